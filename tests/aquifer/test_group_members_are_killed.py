@@ -36,7 +36,7 @@ class Process:
         path.touch()
         self.was_hurt = False
         """Whether it was killed or stopped: what it had acknowledged may not have been told."""
-        self.stops = self.leaves = 0
+        self.stops = 0
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tests.aquifer.group_member", endpoint, "g", str(path)],
             cwd=ROOT,
@@ -49,7 +49,6 @@ class Process:
 
     def send(self, number: signal.Signals) -> None:
         self.stops += number is signal.SIGSTOP
-        self.leaves += number is signal.SIGTERM
         self.was_hurt |= number in (signal.SIGKILL, signal.SIGSTOP)
         self._process.send_signal(number)
 
@@ -163,7 +162,6 @@ class Play:
         last: defaultdict[str, int] = defaultdict(lambda: -KEYS)
         first_by: dict[int, tuple[int, int]] = {}
         late: Counter[int] = Counter()
-        in_work: Counter[int] = Counter()
         for when, offset, key, number in events:
             assert key == f"k{offset % KEYS}"
             if key not in last:
@@ -171,11 +169,10 @@ class Play:
             assert offset <= last[key] + KEYS, f"{key}: {offset} came before those between {last[key]} and it"
             last[key] = max(last[key], offset)
             if offset in first_by and not self.members[first_by[offset][0]].was_hurt:
-                # Who is stopped has a record in its hands, and handles it when it goes on. And who leaves
-                # may be at work on one.
+                # Who is stopped has a record in its hands, and handles it when it goes on. Who leaves has
+                # told what it has handled.
                 first, handled = first_by[offset]
-                in_work[first] += 1
-                late[number] += in_work[first] > self.members[first].leaves
+                late[number] += 1
                 assert late[number] <= self.members[number].stops, (
                     f"{offset} came to member {first} and {(when - handled) / 1e9:.2f} s later to {number}, "
                     f"{(handled - self.began) / 1e9:.2f} s after the beginning, after {self.said}"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock.aquifer import Evicted, Gateway, MemoryJournal, Record, SqliteJournal
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, UNBOUNDED, ByHand, eventually, our_threads, read, stays
 from tests.aquifer.test_groups import (
@@ -69,7 +70,11 @@ def test_records_of_a_megabyte_are_shared_as_well() -> None:
     assert handled(joined) == once(16)
 
 
-def test_a_member_that_cancels_inside_of_a_signal_gets_no_other() -> None:
+@pytest.mark.parametrize("heard", [True, False])
+def test_a_member_that_cancels_inside_of_a_signal_gets_no_other_and_nothing_comes_twice(
+    monkeypatch: pytest.MonkeyPatch, heard: bool
+) -> None:
+    """Also if the gateway hears from the member itself that it leaves, and from no partition."""
     source, gone = ByHand(), threading.Event()
 
     def judge(element: Record) -> str | None:
@@ -80,12 +85,17 @@ def test_a_member_that_cancels_inside_of_a_signal_gets_no_other() -> None:
     with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
         leaver = join(gateway.endpoint, Member(judge=judge))
         eventually(shared([leaver]))
+        if not heard:
+            monkeypatch.setattr(ExtendedReader, "goodbye", lambda reader: [])
         source.give(*records(50))
         assert gone.wait(60)
         assert leaver.subscription.join(60)
         assert len(leaver.got) == 1
+        monkeypatch.undo()
         with members(gateway.endpoint, 1) as (other,):
             eventually(lambda: set(other.got) >= set(range(50)) - set(leaver.got))
+            eventually(is_acknowledged(gateway, 50))
+            assert handled([leaver, other]) == once(50)
 
 
 def test_a_partition_that_is_moved_back_is_read_again_by_the_next_member() -> None:

@@ -103,6 +103,14 @@ def refused(answer: Control) -> tuple[str, str]:
     return str(details.code), answer.message
 
 
+def begins_at(answer: Control) -> int:
+    assert isinstance(answer, OnSubscribe), answer
+    known = extension(answer.x)
+    assert known is not None
+    assert isinstance(known.next, int)
+    return known.next
+
+
 def take(front: FrontTable, number: int, member: str = "ann", of: int = 2, **more: Any) -> Control:
     group = about(member=member, partitions=of, partition=number)
     fields = SubscribeFields(v=1, id=f"orders/{number}-of-{of}", group=group, me=f"{member}{number}", **more)
@@ -274,6 +282,57 @@ def test_a_session_that_its_member_has_left_unheard_ends(front: FrontTable) -> N
     assert [(one.member, one.free) for one in group.partitions] == [(None, True), ("ann", False)]
 
 
+def session_of(front: FrontTable, number: int, member: str = "ann", sent: int = 0) -> ExtendedSession:
+    """Let a member have a partition, and so many records of it."""
+    take(front, number, member)
+    session = front.session(f"{member}-{number}".encode())
+    assert isinstance(session, ExtendedSession)
+    session.sent(sent, 10 * sent)
+    return session
+
+
+def test_what_a_member_has_acknowledged_is_known_if_its_goodbye_overtakes_that(front: FrontTable) -> None:
+    """A member has a connection for itself and one for each partition: these are not in step."""
+    beat(front, partitions=2)
+    for number in (0, 1):
+        session_of(front, number, sent=50)
+        front.grant(f"ann-{number}".encode(), limit=60, ack=20)
+    group = state(beat(front, reads=[], acks=[(0, 47), (1, 20)], leave=True))
+    assert [(one.acknowledged, one.free) for one in group.partitions] == [(47, True), (20, True)]
+    assert begins_at(take(front, 0, "bob")) == 47
+    # What it said over the connection of the partition comes now, and does not concern the new reader.
+    (late,) = front.grant(b"ann-0", limit=60, ack=30)
+    assert refused(late)[0] == ErrorCode.SESSION
+    front.say(Subscribe(cancel=True), b"ann-0")
+    assert [(one.acknowledged, one.member) for one in state(beat(front, "bob")).partitions] == [
+        (47, "bob"),
+        (20, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("acks", "begins"), [([(0, 61)], 20), ([(0, 60)], 60), ([(0, 19)], 20), ([(0, -5)], 20), ([(7, 40)], 20)]
+)
+def test_a_last_acknowledgement_is_within_what_was_sent_and_never_takes_a_cursor_back(
+    front: FrontTable, acks: list[tuple[int, int]], begins: int
+) -> None:
+    beat(front, partitions=2)
+    session_of(front, 0, sent=50)
+    front.grant(b"ann-0", limit=60, ack=20)
+    assert state(beat(front, reads=[], acks=acks)).partitions[0].acknowledged == begins
+
+
+def test_a_last_acknowledgement_changes_nothing_that_another_reads_or_that_is_read_on(
+    front: FrontTable,
+) -> None:
+    beat(front, partitions=2)
+    beat(front, "bob")
+    session_of(front, 0, sent=50)
+    session_of(front, 1, "bob", sent=50)
+    group = state(beat(front, reads=[0], acks=[(0, 40), (1, 40)]))
+    assert [(one.acknowledged, one.member) for one in group.partitions] == [(10, "ann"), (10, "bob")]
+
+
 def restarted(front: FrontTable) -> FrontTable:
     front.table.registry.note_all()
     saved = {name: cursor for name, cursor in front.log.unsaved.items() if cursor is not None}
@@ -335,11 +394,7 @@ def test_a_reader_that_was_overtaken_by_another_does_not_take_the_cursor_back(fr
     code, text = refused(take(front, 0, "ann", from_=40, ack=30))
     assert code == ErrorCode.TAKEN
     assert "up to 60" in text
-    answer = take(front, 0, "eve")
-    assert isinstance(answer, OnSubscribe)
-    known = extension(answer.x)
-    assert known is not None
-    assert known.next == 60
+    assert begins_at(take(front, 0, "eve")) == 60
 
 
 # ---------------------------------------------------------------- who does what
@@ -390,7 +445,7 @@ def test_those_who_leave_do_not_count() -> None:
 
 
 # ---------------------------------------------------------------- all of it together
-@dataclass
+@dataclass(eq=False)
 class Reading:
     """A partition that a member believes to read."""
 
@@ -413,6 +468,8 @@ class Member:
     name: str
     reads: dict[int, Reading] = field(default_factory=dict)
     planned: list[tuple[str, int, float]] = field(default_factory=list)
+    left: dict[int, int] = field(default_factory=dict)
+    """What it had acknowledged of the partitions that it has left, until the gateway knows that it has."""
 
 
 class GroupMachine(RuleBasedStateMachine):
@@ -432,9 +489,35 @@ class GroupMachine(RuleBasedStateMachine):
 
     # ---------------------------------------------------------------- what a member does
     def beat(self, member: Member, **more: Any) -> GroupStatus:
-        reads = sorted(member.reads)
+        reads, acks = sorted(member.reads), sorted(member.left.items())
+        if acks:
+            more["acks"] = acks
+        held = {number: self.holder(number) for number, _ in acks}
         answer = beat(self.front, member.name, partitions=self.partitions, reads=reads, lease=600_000, **more)
-        return state(answer)
+        group = state(answer)
+        for number, acknowledged in acks:
+            if held[number] == member.name:
+                assert group.partitions[number].acknowledged == acknowledged, "its successor begins there"
+            assert group.partitions[number].member != member.name
+        member.left.clear()
+        return group
+
+    def holder(self, number: int) -> str | None:
+        groups = self.front.table.groups.all()
+        return groups[0].partitions[number].member if groups else None
+
+    def leave(self, member: Member, number: int) -> Reading:
+        """Give up a partition; the gateway has to be told."""
+        one = member.reads.pop(number)
+        if one.begun:
+            member.left[number] = one.acknowledged
+        return one
+
+    def say_goodbye(self, one: Reading) -> None:
+        """Over the connection of the partition."""
+        if one.begun:
+            self.front.grant(one.peer, limit=one.next, ack=one.acknowledged)
+        self.front.say(Subscribe(cancel=True), one.peer)
 
     def look(self, member: Member) -> None:
         asked_at = self.front.now
@@ -453,12 +536,13 @@ class GroupMachine(RuleBasedStateMachine):
     def act(self, member: Member, *, lost: bool = False) -> None:
         what, number, sure_until = member.planned.pop(0)
         if what == "give up" and number in member.reads:
-            peer = member.reads.pop(number).peer
+            one = self.leave(member, number)
             if not lost:
-                self.front.say(Subscribe(cancel=True), peer)
+                self.say_goodbye(one)
         elif what == "take" and number not in member.reads:
             me = f"{member.name}-{next(self.numbers)}"
             member.reads[number] = Reading(b"", me, 0, sure_until)
+            member.left.pop(number, None)
             self.subscribe(member, number)
 
     def subscribe(self, member: Member, number: int) -> None:
@@ -487,7 +571,7 @@ class GroupMachine(RuleBasedStateMachine):
         else:
             assert refused(answer)[0] == ErrorCode.SESSION
 
-    def read(self, member: Member, number: int, records: int, acknowledged: int) -> None:
+    def read(self, member: Member, number: int, records: int, acknowledged: int, *, told: bool) -> None:
         one = member.reads[number]
         session = self.front.table.sessions.get(one.peer)
         if not one.begun or self.front.now >= one.sure_until:
@@ -497,7 +581,8 @@ class GroupMachine(RuleBasedStateMachine):
             session.credit_end = max(session.credit_end, one.next)
             session.sent(max(one.next - session.cursor, 0), 10)
         one.acknowledged = min(one.acknowledged + acknowledged, one.next)
-        self.front.grant(one.peer, limit=one.next, ack=one.acknowledged)
+        if told:
+            self.front.grant(one.peer, limit=one.next, ack=one.acknowledged)
 
     # ---------------------------------------------------------------- rules
     def pick(self, data: st.DataObject) -> Member:
@@ -522,11 +607,11 @@ class GroupMachine(RuleBasedStateMachine):
         self.act(self.members[data.draw(st.sampled_from(planning))], lost=lost)
 
     @precondition(lambda self: any(member.reads for member in self.members.values()))
-    @rule(data=st.data(), records=st.integers(0, 9), acknowledged=st.integers(0, 9))
-    def somebody_reads(self, data: st.DataObject, records: int, acknowledged: int) -> None:
+    @rule(data=st.data(), records=st.integers(0, 9), acknowledged=st.integers(0, 9), told=st.booleans())
+    def somebody_reads(self, data: st.DataObject, records: int, acknowledged: int, told: bool) -> None:
         reading = [(name, number) for name, member in self.members.items() for number in member.reads]
         name, number = data.draw(st.sampled_from(sorted(reading)))
-        self.read(self.members[name], number, records, acknowledged)
+        self.read(self.members[name], number, records, acknowledged, told=told)
 
     @precondition(lambda self: any(member.reads for member in self.members.values()))
     @rule(data=st.data())
@@ -544,10 +629,14 @@ class GroupMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def somebody_leaves(self, data: st.DataObject) -> None:
         member = self.members.pop(self.pick(data).name)
-        for one in member.reads.values():
-            self.front.say(Subscribe(cancel=True), one.peer)
-        member.reads.clear()
+        left = [self.leave(member, number) for number in list(member.reads)]
+        overtaken = data.draw(st.sets(st.sampled_from(left), max_size=len(left))) if left else set()
+        for one in left:
+            if one not in overtaken:
+                self.say_goodbye(one)
         self.beat(member, leave=True)
+        for one in overtaken:
+            self.say_goodbye(one)
 
     @rule(seconds=st.sampled_from([0.5, 1.5, 4.5]))
     def time_passes(self, seconds: float) -> None:

@@ -32,6 +32,7 @@ from penstock.aquifer.protocol.messages import (
     encode,
 )
 from penstock.aquifer.protocol.subscriber_side import Phase
+from tests.aquifer.protocol.front_table import FrontTable, PretendedLog
 from tests.aquifer.protocol.on_the_line import TOPIC, OnTheLine, asked, connects, grants, joins
 
 DOCUMENT = b'{"jsonClass":"Subscribe","cancel":false}'
@@ -442,6 +443,26 @@ def test_leaving_says_how_far_it_came_and_whether_it_comes_back(name: str | None
     assert isinstance(last.message, Subscribe)
     assert last.message.cancel
     assert line.side.phase is Phase.OVER
+
+
+def test_leaving_while_it_asks_again_says_what_was_acknowledged_meanwhile() -> None:
+    """The gateway knows what was acknowledged when the request was made, and never heard of the rest."""
+    front = FrontTable(log=PretendedLog(head=100))
+    line = OnTheLine(name="me", epoch="epoch-1")
+    line.welcome()
+    line.frame(0, 10)
+    line.hand_on(4)
+    (again,) = asked(line.did(line.side.lost("the gateway was restarted", line.now)))
+    assert again is not None
+    assert again.ack == 4
+    line.hand_on(9)
+    front.ask(Subscribe(x=again))
+    for effect in line.side.leave():
+        assert isinstance(effect, Send)
+        front.say(effect.message)
+    assert front.table.sessions == {}
+    assert front.table.cursors.saved["me"].acknowledged == 9
+    assert front.table.counters == {}, "it was well-behaved"
 
 
 def test_leaving_before_the_welcome_takes_the_request_back() -> None:

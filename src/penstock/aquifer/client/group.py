@@ -91,6 +91,8 @@ class GroupSubscription:
         self._mutex = threading.Lock()
         self._read: dict[int, PartitionSubscription] = {}
         """The partitions that this member reads, or is about to give up."""
+        self._left: dict[int, int] = {}
+        """What it had acknowledged of those that it has left, until the gateway knows that it has."""
         self._cancelled = False
         self._error: BaseException | None = None
         self._is_complete = False
@@ -235,6 +237,7 @@ class GroupSubscription:
         partition = Partition(self.group, number, partitions)
         fields = GroupFields(name=self.group, member=self.member, partitions=partitions, partition=number)
         one = self._make(partition, fields, self, sure_until)
+        self._left.pop(number, None)
         with self._mutex:
             self._read[number] = one
         one.start()
@@ -249,6 +252,8 @@ class GroupSubscription:
             one.join()
             with self._mutex:
                 del self._read[number]
+            if one.acknowledged is not None:
+                self._left[number] = one.acknowledged
             if one.error is not None and not isinstance(one.error, SourceFailed | TakenOver):
                 self._fail(one.error)
             elif one.error is None and one.has_failed_silently:
@@ -264,6 +269,9 @@ class GroupSubscription:
     def _ask(self, *, leave: bool = False) -> GroupStatus:
         about = GroupFields(name=self.group, member=self.member, reads=sorted(self._read))
         about.begun = sorted(number for number, one in self._read.items() if one.has_begun)
+        if self._left:
+            # Each partition has told this over its own connection. This question may overtake that.
+            about.acks = sorted(self._left.items())
         if self._asked is not None:
             about.partitions = self._asked
         patience: float | None = None
@@ -284,6 +292,8 @@ class GroupSubscription:
         if details.epoch is not UNSET:
             fields.epoch = details.epoch
         self._asked = len(group.partitions)
+        for number in [number for number in self._left if group.partitions[number].member != self.member]:
+            del self._left[number]
         return group
 
     def _go_on(self) -> None:

@@ -104,6 +104,12 @@ class PartitionSubscription(AquiferSubscription):
         return self._side.subscriptions > 0
 
     @property
+    def acknowledged(self) -> int | None:
+        """The offset before which everything is settled; None if the gateway has never welcomed it."""
+        reader = self._side.reader
+        return None if reader is None else reader.acknowledged
+
+    @property
     def is_given_up(self) -> bool:
         """Whether it is to be left as soon as what was delivered is settled."""
         return self._give_up_by is not None

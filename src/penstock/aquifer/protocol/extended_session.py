@@ -492,6 +492,11 @@ class ExtendedSession(Session):
                 self.pace.arrived(fields.gotb, now)
         return new
 
+    def note_last_acknowledgement(self, offset: int) -> None:
+        """Its subscriber has left, and says in another place what it had acknowledged."""
+        if self.acknowledged < offset <= self.cursor:
+            self.acknowledged = offset
+
     def _arrived(self, nbytes: int) -> None:
         self._in_flight.popleft()
         self._received_bytes = nbytes

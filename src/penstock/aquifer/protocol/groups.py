@@ -107,12 +107,18 @@ class Groups:
         return OnSubscribe(UNBOUNDED, 0, x=answer)
 
     def _end_others(self, group: GroupFields) -> None:
-        """End the sessions that a member has left without being heard."""
+        """End the sessions that a member has left without being heard: that was lost, or is on its way.
+
+        What it acknowledged last comes over the same way. Nobody would listen to it any more, so the member
+        repeats it here.
+        """
         if group.reads is UNSET:
             return
+        acknowledged = dict(group.acks) if group.acks is not UNSET else {}
         for partition, reader in self._look(group.name).items():
             if _member(reader) == group.member and partition.number not in group.reads:
                 assert isinstance(reader, ExtendedSession), "a saved cursor has no member"
+                reader.note_last_acknowledgement(acknowledged.get(partition.number, 0))
                 self._registry.end(reader, SessionEvent.CANCEL)
 
     def _problem(self, fields: SubscribeFields, group: GroupFields, caller: Caller) -> Problem | None:

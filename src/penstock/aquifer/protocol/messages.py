@@ -106,9 +106,12 @@ class GroupFields(_Extension):
     """Which one is taken by this subscription."""
     reads: list[int] | UnsetType = UNSET
     """With ``probe``: the partitions that this member reads. Its sessions of others are over: it has left
-    them, and that was lost on the way."""
+    them, and that was lost, or is on its way."""
     begun: list[int] | UnsetType = UNSET
     """Those of them that it had a session of before. After a restart of the gateway they are kept for it."""
+    acks: list[tuple[int, int]] | UnsetType = UNSET
+    """With ``probe``: partitions that it has left, and what it had acknowledged of each by then. It has said
+    so over their own connections, too, but this message may overtake those."""
     leave: bool | UnsetType = UNSET
     """With ``probe``: the member leaves."""
     lapsed: bool | UnsetType = UNSET

@@ -219,8 +219,10 @@ class SubscriberSide:
         if self.phase is Phase.READING and self.reader is not None:
             effects = self.reader.goodbye()
         elif self.phase is Phase.ASKING:
-            # The request may have opened a session already, for which the source would be held up.
-            effects = self.goodbye()
+            # The request may have opened a session already, for which the source would be held up. What was
+            # acknowledged since the request was made has not been told.
+            resumed = self.reader if isinstance(self.reader, ExtendedReader) else None
+            effects = self.goodbye() if resumed is None else resumed.goodbye()
         self._enter(Phase.OVER)
         return effects
 
