@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from itertools import chain
+from types import NoneType
 from typing import Any, NamedTuple
 
 from penstock.aquifer.limits import Limits
@@ -170,21 +171,26 @@ class Packer:
 
     def _with_metadata(self, chunk: Sequence[Any], now: int) -> tuple[list[bytes], RecordMetadata]:
         records = [element if type(element) is Record else Record(element) for element in chunk]
-        return [self._codec.encode(record.value) for record in records], self._metadata(records, now)
+        values = [record.value for record in records]
+        if not (self._raw and set(map(type, values)) == {bytes}):
+            values = list(map(self._codec.encode, values))
+        return values, self._metadata(records, now)
 
     @staticmethod
     def _metadata(records: Sequence[Record], now: int) -> RecordMetadata:
         keys = [record.key for record in records]
-        timestamps = [now if record.timestamp is None else record.timestamp for record in records]
-        for record in records:
-            if record.key is not None and not isinstance(record.key, bytes):
-                raise TypeError(f"the key of a record is bytes, not {type(record.key).__name__}")
-            if record.timestamp is not None and not isinstance(record.timestamp, int):
-                raise TypeError("the timestamp of a record is a whole number of microseconds since 1970")
+        times = [record.timestamp for record in records]
+        # All are of one or two types, so a look at each type takes less time than one at each record.
+        kinds_of_keys, kinds_of_times = (set(map(type, given)) - {NoneType} for given in (keys, times))
+        for kind in kinds_of_keys:
+            if not issubclass(kind, bytes):
+                raise TypeError(f"the key of a record is bytes, not {kind.__name__}")
+        if not all(issubclass(kind, int) for kind in kinds_of_times):
+            raise TypeError("the timestamp of a record is a whole number of microseconds since 1970")
         return RecordMetadata(
             now,
-            keys if any(key is not None for key in keys) else None,
-            timestamps if any(record.timestamp is not None for record in records) else None,
+            keys if kinds_of_keys else None,
+            [now if given is None else given for given in times] if kinds_of_times else None,
         )
 
     def problem_with(self, element: Any) -> BaseException | None:
