@@ -27,7 +27,7 @@ from penstock.aquifer.protocol.messages import (
     extension,
     read_status,
 )
-from penstock.aquifer.records import Partition, RecordMetadata, partition_of
+from penstock.aquifer.records import Partition, by_partition, partition_of
 from penstock.aquifer.security.access import ALL_RIGHTS, Caller, Right
 from penstock.aquifer.status import GroupStatus, MemberStatus, PartitionStatus
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
@@ -42,16 +42,14 @@ def test_each_record_is_in_one_partition_and_a_key_always_in_the_same(
     partitions: int, keys: list[bytes | None], data: st.DataObject
 ) -> None:
     first = data.draw(st.integers(0, 1000))
-    low = data.draw(st.integers(0, len(keys)))
-    high = data.draw(st.integers(low, len(keys)))
-    for metadata in (RecordMetadata(0, keys), RecordMetadata(0)):
-        found = [
-            Partition("g", n, partitions).matching(metadata, first, low, high) for n in range(partitions)
-        ]
-        assert sorted(number for numbers in found for number in numbers) == list(range(low, high))
+    for given_keys in (keys, [key or b"" for key in keys], None):
+        found = by_partition(given_keys, first, len(keys), partitions)
+        assert sorted(number for numbers in found for number in numbers) == list(range(len(keys)))
+        assert len(found) == partitions
         for number, numbers in enumerate(found):
-            given_keys = metadata.keys or [None] * len(keys)
-            assert all(partition_of(given_keys[at], first + at, partitions) == number for at in numbers)
+            assert numbers == sorted(numbers)
+            known = given_keys or [None] * len(keys)
+            assert all(partition_of(known[at], first + at, partitions) == number for at in numbers)
 
 
 def test_the_partition_of_a_key_is_the_same_in_every_version() -> None:

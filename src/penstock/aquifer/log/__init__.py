@@ -25,6 +25,7 @@ from penstock.aquifer.log.kafka import KafkaJournal
 from penstock.aquifer.log.log import Log, PendingAppend
 from penstock.aquifer.log.memory import MemoryJournal
 from penstock.aquifer.log.sqlite import SqliteJournal
+from penstock.aquifer.log.unpacked import UnpackedBatch
 
 __all__ = [
     "Cursor",
@@ -37,6 +38,7 @@ __all__ = [
     "MemoryJournal",
     "PendingAppend",
     "SqliteJournal",
+    "UnpackedBatch",
     "compact_journal",
     "verify_journal",
 ]

@@ -21,6 +21,7 @@ from penstock.aquifer.log.excerpts import in_format, joined, leading, part
 from penstock.aquifer.log.expansion import ExpandedBatches
 from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
+from penstock.aquifer.log.unpacked import UnpackedBatch, UnpackedBatches
 from penstock.aquifer.records import MSGPACK, Batch
 from penstock.aquifer.records.compression import Compressor, expanded_bytes, plain_format
 from penstock.aquifer.status import LogFigures
@@ -87,6 +88,7 @@ class Log:
         self.compressor: Compressor | None = None
         """Compresses the batches that come in, if the gateway does that."""
         self._expanded = ExpandedBatches(journal.epoch)
+        self._unpacked = UnpackedBatches()
         self.growth = Growth(journal.head)
         """When it had come how far."""
         self.clock = HopClock()
@@ -137,6 +139,10 @@ class Log:
     def find(self, offset: int) -> Batch | None:
         """The batch that contains this offset, as it is stored, if the log has it."""
         return self._journal.find(offset)
+
+    def unpacked(self, batch: Batch) -> UnpackedBatch:
+        """A batch as its records, for a reader that gets only some of them."""
+        return self._unpacked.of(batch)
 
     def expanded(self, batch: Batch) -> Batch:
         """A batch without compression; JournalDamaged if it cannot be expanded."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Sequence
 from enum import IntFlag
-from itertools import pairwise
+from operator import lt
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -113,8 +113,8 @@ def with_positions(frame: Frame) -> Frame:
         raise ProtocolViolation(text) from error
     if chosen is None:
         return frame
-    bounded = [-1, *chosen, frame.count]
-    if any(left >= right for left, right in pairwise(bounded)):
+    # Each between the one before it and the one after it, and all within the frame.
+    if not all(map(lt, [-1, *chosen], [*chosen, frame.count])):
         text = f"the frame at offset {frame.first} says that its records are in places that it does not have"
         raise ProtocolViolation(text)
     return msgspec.structs.replace(frame, chosen=chosen)

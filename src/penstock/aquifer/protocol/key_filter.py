@@ -8,10 +8,12 @@ for acknowledgement, and nothing but the payload is smaller.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left, bisect_right
+from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import ClassVar, Final
 
-from penstock.aquifer.log import Log
+from penstock.aquifer.log import Log, UnpackedBatch
 from penstock.aquifer.records import (
     ARROW,
     MSGPACK,
@@ -22,8 +24,6 @@ from penstock.aquifer.records import (
     arrow,
     pack_metadata,
     pack_values,
-    unpack_metadata,
-    unpack_values,
 )
 
 __all__ = ["KeyFilter"]
@@ -45,7 +45,7 @@ class KeyFilter:
 
     def __init__(self, log: Log, wanted: Collection[bytes] | Partition, format: str, start: int) -> None:
         self._log = log
-        self._matching = wanted.matching if isinstance(wanted, Partition) else _OneOf(wanted).matching
+        self._wanted = wanted if isinstance(wanted, Partition) else frozenset(wanted)
         self._format = format
         self.seen = start
         """Between what the session was sent and this offset, no record is wanted."""
@@ -60,7 +60,7 @@ class KeyFilter:
 
         One record may be larger than ``nbytes``. The batch begins at the cursor, with what is left out.
         """
-        found = _Found(self._format)
+        found = _Found(self._format, cursor)
         seen, unsaid = self.seen, self.unsaid
         end, looked = max(self.seen, cursor), 0
         while end < stop and looked < self.at_once:
@@ -68,16 +68,14 @@ class KeyFilter:
             if batch is None:
                 break
             looked += batch.nbytes
-            metadata = unpack_metadata(batch.metadata)
-            numbers = self._matching(
-                metadata, batch.first, end - batch.first, min(batch.end, stop) - batch.first
-            )
+            unpacked = self._log.unpacked(batch)
+            numbers = self._matching(unpacked, end - batch.first, min(batch.end, stop) - batch.first)
             if numbers:
                 stored, batch = batch.nbytes, self._log.expanded(batch)
                 looked += batch.nbytes - stored
                 if not found.may_add(batch):
                     break
-                taken = found.add(batch, metadata, numbers, most, nbytes)
+                taken = found.add(batch, unpacked, numbers, most, nbytes)
                 if taken < len(numbers):
                     end = batch.first + numbers[taken]
                     break
@@ -90,7 +88,7 @@ class KeyFilter:
         self.looked_at += looked
         if not found.count:
             return None
-        batch = found.batch(cursor, end)
+        batch = found.batch(end)
         if batch.nbytes > nbytes and found.count > 1:
             # In its format, or as rows of very different sizes, it is larger than was reckoned.
             self.seen, self.unsaid = seen, unsaid
@@ -101,24 +99,36 @@ class KeyFilter:
 
     def range(self, cursor: int, stop: int) -> Batch | None:
         """The same for a whole range, whatever it has: a subscriber has the beginning of this frame."""
-        found = _Found(self._format)
+        found = _Found(self._format, cursor)
         end = cursor
         while end < stop:
             batch = self._log.find(end)
             if batch is None:
                 return None
-            metadata = unpack_metadata(batch.metadata)
-            numbers = self._matching(
-                metadata, batch.first, end - batch.first, min(batch.end, stop) - batch.first
-            )
+            unpacked = self._log.unpacked(batch)
+            numbers = self._matching(unpacked, end - batch.first, min(batch.end, stop) - batch.first)
             if numbers:
                 batch = self._log.expanded(batch)
                 if not found.may_add(batch):
                     return None  # Not a frame of this filter.
-                found.add(batch, metadata, numbers, _UNLIMITED, _UNLIMITED)
+                found.add(batch, unpacked, numbers, _UNLIMITED, _UNLIMITED)
             end = min(batch.end, stop)
         self.seen = end
-        return found.batch(cursor, end)
+        return found.batch(end)
+
+    def _matching(self, unpacked: UnpackedBatch, low: int, high: int) -> Sequence[int]:
+        """Which records of a batch are wanted: their numbers, from ``low`` on, below ``high``."""
+        wanted = self._wanted
+        if isinstance(wanted, Partition):
+            numbers = unpacked.in_partition(wanted.number, wanted.partitions)
+            start, stop = bisect_left(numbers, low), bisect_left(numbers, high)
+            return numbers if stop - start == len(numbers) else numbers[start:stop]
+        keys = unpacked.metadata.keys
+        if keys is None:
+            return []
+        if low or high < len(keys):
+            keys = keys[low:high]
+        return [number for number, key in enumerate(keys, low) if key in wanted]
 
     def left_out(self, cursor: int) -> Batch:
         """What was searched without finding anything, as a batch without records."""
@@ -133,30 +143,17 @@ class KeyFilter:
         return True
 
 
-class _OneOf:
-    """Chooses the records that have one of a few keys."""
-
-    def __init__(self, keys: Collection[bytes]) -> None:
-        self._keys = frozenset(keys)
-
-    def matching(self, metadata: RecordMetadata, first: int, low: int, high: int) -> list[int]:
-        """Which records of a batch have one of the keys: their numbers, from ``low`` on, below ``high``."""
-        keys, wanted = metadata.keys, self._keys
-        if keys is None:
-            return []
-        if low or high < len(keys):
-            keys = keys[low:high]
-        return [number for number, key in enumerate(keys, low) if key in wanted]
-
-
 class _Found:
     """The records of a frame: of several batches if these are of single records, or of one of Arrow rows."""
 
-    def __init__(self, format: str) -> None:
+    def __init__(self, format: str, first: int) -> None:
         self.count = 0
         self.nbytes = _FRAME
         self._format = format
-        self._offsets: list[int] = []
+        self._first = first
+        """The offset that the frame begins at."""
+        self._positions: list[int] = []
+        """Where the records are in the frame, from 0 on."""
         self._values: list[bytes] = []
         self._keys: list[bytes | None] = []
         self._timestamps: list[int] = []
@@ -166,43 +163,54 @@ class _Found:
         """Whether records of this batch can be in the same frame."""
         return not self.count or (batch.format == MSGPACK and self._rows is None)
 
-    def add(self, batch: Batch, metadata: RecordMetadata, numbers: list[int], most: int, nbytes: int) -> int:
+    def add(
+        self, batch: Batch, unpacked: UnpackedBatch, numbers: Sequence[int], most: int, nbytes: int
+    ) -> int:
         """Add the first of these records that may go, at least one if there is none yet; how many."""
-        numbers = numbers[: most - self.count]
+        if len(numbers) > most - self.count:
+            numbers = numbers[: most - self.count]
+        metadata = unpacked.metadata
         if batch.format == ARROW:
             size = max(batch.nbytes // batch.count, 1)
             numbers = numbers[: max(nbytes // size, 1)]
             self.nbytes = size * len(numbers)
             self._rows = arrow.taken(batch.payload, numbers)
+            keys = _keys_of(metadata, numbers)
         else:
-            values = unpack_values(batch.payload)
-            keys_of = metadata.keys
-            for taken, number in enumerate(numbers):
-                key = None if keys_of is None else keys_of[number]
-                size = len(values[number]) + _RECORD + (0 if key is None else len(key))
-                if self.nbytes + size > nbytes and (self.count or taken):
-                    numbers = numbers[:taken]
-                    break
-                self._values.append(values[number])
-                self.nbytes += size
-        keys, timestamps = metadata.keys, metadata.timestamps
+            values = list(map(unpacked.values(batch).__getitem__, numbers))
+            keys = _keys_of(metadata, numbers)
+            size = sum(map(len, values)) + sum(map(len, filter(None, keys))) + _RECORD * len(values)
+            if self.nbytes + size > nbytes:
+                sizes = [
+                    len(value) + _RECORD + len(key or b"") for value, key in zip(values, keys, strict=True)
+                ]
+                ends = list(accumulate(sizes, initial=self.nbytes))[1:]
+                taken = max(bisect_right(ends, nbytes), 0 if self.count else 1)
+                numbers, values, keys = numbers[:taken], values[:taken], keys[:taken]
+                size = sum(sizes[:taken])
+            self.nbytes += size
+            self._values += values
         self.count += len(numbers)
-        self._offsets += [batch.first + number for number in numbers]
-        self._keys += [None if keys is None else keys[number] for number in numbers]
-        self._timestamps += [
-            metadata.timestamp if timestamps is None else timestamps[number] for number in numbers
-        ]
+        behind, timestamps = batch.first - self._first, metadata.timestamps
+        self._positions += [behind + number for number in numbers] if behind else numbers
+        self._keys += keys
+        if timestamps is None:
+            self._timestamps += [metadata.timestamp] * len(numbers)
+        else:
+            self._timestamps += map(timestamps.__getitem__, numbers)
         return len(numbers)
 
-    def batch(self, first: int, end: int) -> Batch:
-        """What was found, as the batch that stands for a range."""
+    def batch(self, end: int) -> Batch:
+        """What was found, as the batch that stands for a range up to ``end``."""
+        first = self._first
         payload: bytes | memoryview
         if self._rows is not None:
             payload = self._rows if self._format == ARROW else pack_values(arrow.rows(self._rows))
         elif not self.count:
             payload = b""
         elif self._format == ARROW:
-            payload = arrow.table(self._offsets, self._timestamps, self._keys, self._values)
+            offsets = [first + position for position in self._positions]
+            payload = arrow.table(offsets, self._timestamps, self._keys, self._values)
         else:
             payload = pack_values(self._values)
         times = self._timestamps
@@ -210,6 +218,11 @@ class _Found:
             times[0] if times else 0,
             self._keys or None,
             times if len(set(times)) > 1 else None,
-            [offset - first for offset in self._offsets],
+            self._positions,
         )
         return Batch(first, self.count, payload, pack_metadata(metadata), self._format, span=end - first)
+
+
+def _keys_of(metadata: RecordMetadata, numbers: Sequence[int]) -> list[bytes | None]:
+    keys = metadata.keys
+    return [None] * len(numbers) if keys is None else list(map(keys.__getitem__, numbers))

@@ -16,7 +16,7 @@ from penstock.aquifer.records.batch import (
     values_of,
 )
 from penstock.aquifer.records.codecs import Codec, codec_named
-from penstock.aquifer.records.partition import Partition, partition_of
+from penstock.aquifer.records.partition import Partition, by_partition, partition_of
 
 __all__ = [
     "ARROW",
@@ -27,6 +27,7 @@ __all__ = [
     "Partition",
     "Record",
     "RecordMetadata",
+    "by_partition",
     "codec_named",
     "offsets_of",
     "pack_metadata",

@@ -8,12 +8,11 @@ the partition ``offset mod n``: these are spread evenly.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 from zlib import crc32
 
-from penstock.aquifer.records.batch import RecordMetadata
-
-__all__ = ["Partition", "partition_of"]
+__all__ = ["Partition", "by_partition", "partition_of"]
 
 _ID: Final = re.compile(r"(.+)/([0-9]{1,9})-of-([0-9]{1,9})", re.DOTALL)
 
@@ -21,6 +20,29 @@ _ID: Final = re.compile(r"(.+)/([0-9]{1,9})-of-([0-9]{1,9})", re.DOTALL)
 def partition_of(key: bytes | None, offset: int, partitions: int) -> int:
     """The number of the partition that a record is in, from 0 on, if a group has so many partitions."""
     return (offset if key is None else crc32(key)) % partitions
+
+
+def by_partition(
+    keys: Sequence[bytes | None] | None, first: int, count: int, partitions: int
+) -> list[list[int]]:
+    """Which of some consecutive records are in each partition: their numbers, from 0 on.
+
+    ``first`` is the offset of the first of ``count`` records. ``keys`` is None if none of them has a key.
+    """
+    if partitions == 1:
+        return [list(range(count))]
+    if keys is None:
+        return [list(range((number - first) % partitions, count, partitions)) for number in range(partitions)]
+    found: list[list[int]] = [[] for _ in range(partitions)]
+    add = [numbers.append for numbers in found]
+    hashes: Iterable[int]
+    if None in keys:
+        hashes = [offset if key is None else crc32(key) for offset, key in enumerate(keys, first)]
+    else:
+        hashes = map(crc32, keys)  # type: ignore[arg-type]
+    for number, hashed in enumerate(hashes):
+        add[hashed % partitions](number)
+    return found
 
 
 class Partition(NamedTuple):
@@ -45,18 +67,3 @@ class Partition(NamedTuple):
         partition = cls(found[1], int(found[2]), int(found[3]))
         # Other spellings, such as 00-of-8, are ids like any other.
         return partition if partition.number < partition.partitions and partition.id == id else None
-
-    def matching(self, metadata: RecordMetadata, first: int, low: int, high: int) -> list[int]:
-        """Which records of a batch are in it: their numbers, from ``low`` on and below ``high``.
-
-        ``first`` is the offset of the first record of the batch.
-        """
-        mine, count = self.number, self.partitions
-        if metadata.keys is None:
-            return list(range(low + (mine - first - low) % count, high, count))
-        keys = metadata.keys[low:high] if low or high < len(metadata.keys) else metadata.keys
-        return [
-            number
-            for number, key in enumerate(keys, low)
-            if (first + number if key is None else crc32(key)) % count == mine
-        ]
