@@ -33,7 +33,9 @@ from penstock.aquifer import (
     generate_keys,
     partition_of,
 )
+from penstock.aquifer.client import group
 from penstock.aquifer.client.demand import Turns
+from penstock.aquifer.protocol import extended_reader
 from penstock.spec import Subscription
 from penstock.streams import Flux
 from tests.aquifer.faults.processes import GatewayProcess
@@ -275,6 +277,56 @@ def test_what_was_delivered_is_settled_before_a_partition_changes_hands() -> Non
         eventually(lambda: handled([first, second]) == once(2 * KEYS))
         first.leave()
         second.leave()
+
+
+def test_what_is_settled_is_told_at_once_when_somebody_waits_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An acknowledgement may wait for the next credit, but not when a partition changes hands, or at the end.
+
+    Here it would wait for a third of the lease, which is 20 s.
+    """
+    monkeypatch.setattr(extended_reader, "_LINGER", 1000.0)
+    monkeypatch.setattr(extended_reader, "_REPEAT", 1000.0)
+    source = ByHand()
+    with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
+        first = join(gateway.endpoint)
+        eventually(shared([first]))
+        source.give(*records(KEYS))
+        eventually(lambda: len(first.got) == KEYS)
+        second = join(gateway.endpoint)
+        eventually(shared([first, second]), "what was handled is not told", timeout=10)
+        source.give(*map(record, range(KEYS, 2 * KEYS)))
+        eventually(lambda: handled([first, second]) == once(2 * KEYS))
+        source.complete()
+        for member in (first, second):
+            assert member.over.wait(10), "the end is not told"
+            assert member.completed
+
+
+def test_who_has_nothing_left_to_read_does_not_wait_long_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Not longer than they take: here it would look at the group again after 100 s."""
+    source, at_work, done = ByHand(), threading.Event(), threading.Event()
+
+    def judge(element: Record) -> str | None:
+        at_work.set()
+        assert done.wait(60)
+        return None
+
+    with Gateway(source, ANYWHERE, limits=Limits(member_timeout=400.0)) as gateway:
+        quick = join(gateway.endpoint, partitions=2)
+        slow = join(gateway.endpoint, Member(judge=judge), partitions=2)
+        eventually(shared([quick, slow], 2))
+        monkeypatch.setattr(group, "_USUALLY", 1000.0)
+        source.give(*records(KEYS))
+        source.complete()
+        assert at_work.wait(30)
+        eventually(lambda: quick.partitions == ())
+        assert not quick.over.is_set(), "not all is read"
+        done.set()
+        for member in (slow, quick):
+            assert member.over.wait(60)
+            assert member.completed
 
 
 def test_what_was_not_settled_comes_to_the_next_member() -> None:

@@ -41,6 +41,8 @@ __all__ = ["GroupSubscription", "PartitionMaker"]
 
 _log = logging.getLogger("penstock.aquifer")
 
+_AT_ONCE: Final = 0.01
+"""Seconds until the first look whether the others have read everything, too."""
 _SOON: Final = 0.1
 """Seconds until the next look at a group in which partitions change hands."""
 _USUALLY: Final = 0.5
@@ -91,8 +93,12 @@ class GroupSubscription:
         self._mutex = threading.Lock()
         self._read: dict[int, PartitionSubscription] = {}
         """The partitions that this member reads, or is about to give up."""
+        self._settled: PartitionSubscription | None = None
+        """The one that the last settled record is of: the next one often is, too."""
         self._left: dict[int, int] = {}
         """What it had acknowledged of those that it has left, until the gateway knows that it has."""
+        self._waits = _AT_ONCE
+        """Seconds between the last two looks at a group in which only others have something left to read."""
         self._cancelled = False
         self._error: BaseException | None = None
         self._is_complete = False
@@ -176,7 +182,14 @@ class GroupSubscription:
     def _with(self, offset: int) -> PartitionSubscription | None:
         if type(offset) is not int:
             raise ValueError(f"{offset!r} is not the offset of a record: give record.offset")
-        return next((one for one in self._subscriptions() if one.has_pending(offset)), None)
+        settled = self._settled
+        if settled is not None and not settled.is_closed and settled.has_pending(offset):
+            return settled
+        for one in self._subscriptions():
+            if one.has_pending(offset):
+                self._settled = one
+                return one
+        return None
 
     # ---------------------------------------------------------------- the thread
     def _run(self) -> None:
@@ -231,7 +244,12 @@ class GroupSubscription:
             for one in group.partitions
             if not is_done(group, one.number)
         )
-        return min(_USUALLY if settled else _SOON, group.timeout / 4)
+        pause = _USUALLY if settled else _SOON
+        if group.end is not None and not self._read:
+            # The others will be done as well: perhaps soon, and if not, probably not soon after that.
+            self._waits = min(2 * self._waits, _USUALLY)
+            pause = min(pause, self._waits)
+        return min(pause, group.timeout / 4)
 
     def _begin(self, number: int, partitions: int, sure_until: float) -> None:
         partition = Partition(self.group, number, partitions)
@@ -252,6 +270,7 @@ class GroupSubscription:
             one.join()
             with self._mutex:
                 del self._read[number]
+            self._settled = None
             if one.acknowledged is not None:
                 self._left[number] = one.acknowledged
             if one.error is not None and not isinstance(one.error, SourceFailed | TakenOver):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from msgspec import UNSET
@@ -23,15 +24,18 @@ from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription
 from penstock.aquifer.errors import SourceFailed, TakenOver
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.spec import Subscriber, Subscription
 
 __all__ = ["PartitionSubscription", "moment"]
 
 
-def moment() -> float:
-    """Seconds on a clock that never jumps, and that goes on while the machine sleeps, if there is one."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()
+moment: Callable[[], float] = time.monotonic
+"""Seconds on a clock that never jumps, and that goes on while the machine sleeps, if there is one."""
+if hasattr(time, "CLOCK_BOOTTIME"):
+    # Without a function around it: it is asked before each record.
+    moment = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
 class _Inlet:
@@ -168,10 +172,17 @@ class PartitionSubscription(AquiferSubscription):
             return self._cancelled or (self._give_up_by is not None and time.monotonic() > self._give_up_by)
         if not self.is_finished:
             self._finished_at = time.monotonic()
+            self._tell()
             self._look()
         # What this member has acknowledged has to be known before the next one begins.
         waits = self._is_untold() and time.monotonic() - self._finished_at < self._side.options.lease
         return not waits
+
+    def _tell(self) -> None:
+        self._note_acknowledgement()
+        reader = self._side.reader
+        if self._side.phase is Phase.READING and isinstance(reader, ExtendedReader):
+            self._driver.do(reader.tell(time.monotonic()))
 
     def _is_untold(self) -> bool:
         reader = self._side.reader
@@ -220,14 +231,19 @@ class PartitionSubscription(AquiferSubscription):
 
     def _signal_elements(self, elements: list[Any]) -> int:
         """Signal them as long as nobody else can read them; a member that was asleep leaves the partition."""
-        count = 0
-        for element in elements:
-            if not self._is_sure():
-                self.cancel()
-                break
-            count += super()._signal_elements([element])
-            if self._cancelled:
-                break
+        assert self._subscriber is not None
+        on_next, count = self._subscriber.on_next, 0
+        try:
+            for element in elements:
+                if moment() >= self._sure_until:
+                    self.cancel()
+                    break
+                on_next(element)
+                count += 1
+                if self._cancelled:
+                    break
+        except BaseException as error:
+            self._fail_subscriber(error)
         return count
 
     def _deliver(self) -> None:

@@ -255,7 +255,7 @@ class AquiferSubscription:
 
     def wake(self) -> None:
         """Make the thread look for something to do."""
-        if threading.current_thread() is not self._thread:
+        if threading.get_ident() != self._thread.ident:
             self._sockets.wake()
 
     # ---------------------------------------------------------------- the thread
@@ -459,8 +459,7 @@ class AquiferSubscription:
                 if self._cancelled:
                     break
         except BaseException as error:
-            self._cancelled = True
-            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+            self._fail_subscriber(error)
             return len(elements) - length_hint(left) - 1
         return len(elements) - length_hint(left)
 
@@ -472,10 +471,14 @@ class AquiferSubscription:
         except BaseException as error:
             if asks_main_thread_to_stop(error):
                 raise  # A Ctrl-C while the loop itself asks for more: the loop ends with it.
-            self._cancelled = True
-            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+            self._fail_subscriber(error)
             return 0
         return len(elements)
+
+    def _fail_subscriber(self, error: BaseException) -> None:
+        """The subscriber has raised in on_next: it counts as cancelled (§2.13)."""
+        self._cancelled = True
+        drop_error(error, f"a subscriber of {self._side.endpoint}")
 
     def _handed(self, chunk: Chunk) -> None:
         reader = self._side.reader

@@ -318,6 +318,10 @@ class ExtendedReader:
             return self._give_credit(now)
         return []
 
+    def tell(self, now: float) -> list[Effect]:
+        """Acknowledge at once what was processed: somebody waits for that."""
+        return self._give_credit(now) if self.acknowledged > self._told else []
+
     def _credit_is_due(self) -> bool:
         ahead = self._side.ahead
         if self.handed + ahead.size - self._credit >= max(1, ahead.size // 4):
