@@ -75,6 +75,16 @@ class Unpacker:
             return None
         return next(place for place, element in enumerate(elements) if element is None)
 
+    def before_none(self, elements: list[Any], chunk: Chunk) -> list[Any]:
+        """The next elements of a chunk before the first None, which cannot be an element (§2.13)."""
+        place = self.none_in(elements)
+        if place is None:
+            return elements
+        if not place:
+            text = f"the record at offset {chunk.reached} is null, and None cannot be an element of a stream"
+            raise ValueError(f"{text}; read it with records=True, or with codec='bytes'")
+        return elements[:place]
+
     def _batch(self, frame: Frame, payload: bytes | memoryview) -> list[Any]:
         try:
             batch = self._codec.decode(bytes(payload))

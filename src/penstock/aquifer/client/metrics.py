@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Deficit", "Metrics"]
+from penstock.aquifer.protocol.extended_reader import ExtendedReader
+from penstock.aquifer.protocol.plain_reader import PlainReader
+from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
+
+__all__ = ["Deficit", "Metrics", "metrics_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,3 +51,25 @@ class Metrics:
     """How many records were declared and never arrived (plain dialect)."""
     request_size: int
     """How many records each request asks for (plain dialect)."""
+
+
+def metrics_of(side: SubscriberSide, delivered: int) -> Metrics:
+    """A snapshot of this side of the protocol, whose subscriber got so many records."""
+    reader = side.reader
+    extended = reader if isinstance(reader, ExtendedReader) else None
+    plain = reader if isinstance(reader, PlainReader) else None
+    return Metrics(
+        dialect=side.dialect,
+        connected=side.phase is Phase.READING,
+        epoch=side.epoch,
+        records=delivered,
+        next=reader.next if reader is not None else 0,
+        lag=max(extended.head - extended.next, 0) if extended is not None else 0,
+        window=side.ahead.size,
+        rate=side.ahead.rate,
+        subscriptions=side.subscriptions,
+        gaps=extended.gaps if extended is not None else 0,
+        deficits=plain.deficits if plain is not None else 0,
+        missing=plain.missing if plain is not None else 0,
+        request_size=plain.rate.size if plain is not None else 0,
+    )

@@ -20,6 +20,7 @@ from msgspec import UNSET
 
 from penstock.aquifer.client.demand import Demand, Turns
 from penstock.aquifer.client.elements import Unpacker
+from penstock.aquifer.client.recipient import Recipient
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription
@@ -57,6 +58,39 @@ class _Inlet:
         self.over = True
 
 
+class _PartitionRecipient(Recipient):
+    """Signals records as long as nobody else can read them; a member that was asleep leaves the partition."""
+
+    def __init__(
+        self,
+        inlet: _Inlet,
+        endpoint: str,
+        demand: Demand,
+        sure_until: float,
+        leave: Callable[[], object],
+    ) -> None:
+        super().__init__(inlet, endpoint, demand)
+        self.sure_until = sure_until
+        """Until then nobody else reads this partition, on the clock of :data:`moment`."""
+        self._leave = leave
+
+    def _signal(self, elements: list[Any]) -> int:
+        assert self._subscriber is not None
+        on_next, count = self._subscriber.on_next, 0
+        try:
+            for element in elements:
+                if moment() >= self.sure_until:
+                    self._leave()
+                    break
+                on_next(element)
+                count += 1
+                if self.cancelled:
+                    break
+        except BaseException as error:
+            self._drop(error)
+        return count
+
+
 class PartitionSubscription(AquiferSubscription):
     """Reads one partition for a member of a group."""
 
@@ -76,19 +110,17 @@ class PartitionSubscription(AquiferSubscription):
         look: Callable[[], object],
     ) -> None:
         self._inlet = _Inlet(subscriber)
+        self._own_recipient = _PartitionRecipient(self._inlet, side.endpoint, demand, sure_until, self.cancel)
         super().__init__(
-            self._inlet,
+            self._own_recipient,
             side,
             sockets,
             unpacker,
             acknowledge=acknowledge,
             pending=pending,
             letters=letters,
-            demand=demand,
         )
         self._turns = turns
-        self._sure_until = sure_until
-        """Until then nobody else reads this partition, on the clock of :func:`moment`."""
         self._waits_for_turn = False
         self._give_up_by: float | None = None
         """If it is being given up: when to leave, even if there are unsettled records."""
@@ -141,7 +173,7 @@ class PartitionSubscription(AquiferSubscription):
     def confirm(self, until: float, acknowledged: int) -> None:
         """Nobody else reads this partition until then; and the gateway has heard what is acknowledged."""
         was_sure = self._is_sure()
-        self._sure_until = max(until, self._sure_until)
+        self._own_recipient.sure_until = max(until, self._own_recipient.sure_until)
         self._told = acknowledged
         if self.is_finished or not was_sure:
             self.wake()
@@ -168,8 +200,10 @@ class PartitionSubscription(AquiferSubscription):
         if finished is not None and not isinstance(finished.error, SourceFailed | None):
             return True  # Somebody else may read the partition already: what has arrived is left to them.
         is_settled = self._give_up_by is not None and not self._pending
-        if self._cancelled or not (is_settled or super()._over()):
-            return self._cancelled or (self._give_up_by is not None and time.monotonic() > self._give_up_by)
+        if self._recipient.cancelled or not (is_settled or super()._over()):
+            return self._recipient.cancelled or (
+                self._give_up_by is not None and time.monotonic() > self._give_up_by
+            )
         if not self.is_finished:
             self._finished_at = time.monotonic()
             self._tell()
@@ -179,8 +213,8 @@ class PartitionSubscription(AquiferSubscription):
         return not waits
 
     def _tell(self) -> None:
-        self._note_acknowledgement()
         reader = self._side.reader
+        self._acknowledgements.note(reader)
         if self._side.phase is Phase.READING and isinstance(reader, ExtendedReader):
             self._driver.do(reader.tell(time.monotonic()))
 
@@ -211,7 +245,7 @@ class PartitionSubscription(AquiferSubscription):
 
     def _is_sure(self) -> bool:
         """Whether nobody else can be reading the partition at this moment."""
-        return moment() < self._sure_until
+        return moment() < self._own_recipient.sure_until
 
     def _deliverable(self) -> bool:
         return self._give_up_by is None and self._is_sure() and super()._deliverable()
@@ -229,23 +263,6 @@ class PartitionSubscription(AquiferSubscription):
     def _end_turn(self) -> None:
         self._turns.give_back(self)
 
-    def _signal_elements(self, elements: list[Any]) -> int:
-        """Signal them as long as nobody else can read them; a member that was asleep leaves the partition."""
-        assert self._subscriber is not None
-        on_next, count = self._subscriber.on_next, 0
-        try:
-            for element in elements:
-                if moment() >= self._sure_until:
-                    self.cancel()
-                    break
-                on_next(element)
-                count += 1
-                if self._cancelled:
-                    break
-        except BaseException as error:
-            self._fail_subscriber(error)
-        return count
-
     def _deliver(self) -> None:
         super()._deliver()
         if self._waits_for_turn and not self._wants_turn():
@@ -257,11 +274,11 @@ class PartitionSubscription(AquiferSubscription):
             return True
         pending = self._pending
         due = pending is not None and pending.next_due() <= time.monotonic()
-        return due and self._demand.left > 0 and not self._cancelled and self._is_sure()
+        return due and self._demand.left > 0 and not self._recipient.cancelled and self._is_sure()
 
     def _signal_error(self, error: BaseException) -> None:
         # While it was being given up, it was given to somebody else: nobody has to know.
-        if not (self._cancelled and isinstance(error, TakenOver)):
+        if not (self._recipient.cancelled and isinstance(error, TakenOver)):
             super()._signal_error(error)
 
     def _closed(self) -> None:

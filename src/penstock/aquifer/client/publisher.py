@@ -15,6 +15,7 @@ from penstock.aquifer.client.group import GroupSubscription
 from penstock.aquifer.client.keys import key_list
 from penstock.aquifer.client.metrics import Deficit, Metrics
 from penstock.aquifer.client.partition_subscription import PartitionSubscription
+from penstock.aquifer.client.recipient import Recipient
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, Redelivery
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription
@@ -179,7 +180,7 @@ class AquiferPublisher(Publisher[Any]):
             self._join(subscriber, self._group)
             return
         subscription = AquiferSubscription(
-            subscriber,
+            Recipient(subscriber, self._endpoint.address),
             SubscriberSide(self._endpoint.address, self._options),
             GatewaySockets(self._endpoint, self._curve),
             self._unpacker(),

@@ -10,38 +10,32 @@ that. The thread still ends each chunk, and does all that has to do with the gat
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from operator import length_hint
 from typing import Any, ClassVar
 
-from penstock.aquifer.client.demand import Demand
+from penstock.aquifer.client.acknowledgements import Acknowledgements
 from penstock.aquifer.client.driver import Driver
 from penstock.aquifer.client.elements import Chunk, Unpacker
-from penstock.aquifer.client.metrics import Metrics
-from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, refused_too_often
+from penstock.aquifer.client.metrics import Metrics, metrics_of
+from penstock.aquifer.client.recipient import Recipient
+from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.frames import Frame, unpacked_bytes
-from penstock.aquifer.protocol.plain_reader import PlainReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
-from penstock.spec import UNBOUNDED, RuleViolation, Subscriber, non_positive_request
+from penstock.spec import UNBOUNDED, RuleViolation, non_positive_request
 from penstock.streams import StageState
-from penstock.streams.spi import ElementInbox, Glimpse, asks_main_thread_to_stop, drop_error
+from penstock.streams.spi import Glimpse, drop_error
 
 __all__ = ["AquiferSubscription"]
 
-_log = logging.getLogger("penstock.aquifer")
-
 _LONGEST_WAIT = 0.5
-_LAST_LETTERS = 5.0
-"""Seconds that a subscription which is over waits for dead letters that are being written."""
 _LONGEST_SILENCE = 0.1
 """Seconds between two looks at the sockets, even if no message is complete."""
 _LONGEST_PORTION = 0.1
@@ -57,7 +51,7 @@ class AquiferSubscription:
 
     def __init__(
         self,
-        subscriber: Subscriber[Any],
+        recipient: Recipient,
         side: SubscriberSide,
         sockets: GatewaySockets,
         unpacker: Unpacker,
@@ -65,66 +59,50 @@ class AquiferSubscription:
         acknowledge: str,
         pending: PendingRecords | None = None,
         letters: Callable[[PendingRecords, AquiferSubscription], LetterWriter] | None = None,
-        demand: Demand | None = None,
     ) -> None:
         """Made by ``AquiferPublisher.subscribe``."""
-        self._pending = pending
-        """The records that were delivered and not settled, if each is acknowledged by itself."""
-        self._reached = 0
-        """The offset before which everything was delivered, or left out."""
-        self._subscriber: Subscriber[Any] | None = subscriber
-        self._inbox: ElementInbox | None = None
-        """The subscriber, if it only keeps elements for somebody: it gets many of them at once."""
+        self._recipient = recipient
+        self._demand = recipient.demand
         self._side = side
         self._sockets = sockets
-        self._automatic = acknowledge == "auto"
         self._unpacker = unpacker
         self._waiting: deque[Chunk] = deque()
         """Elements that have arrived and were not requested yet: never more than the window."""
-        if isinstance(subscriber, ElementInbox) and subscriber.takes_elements():
-            self._inbox = subscriber
+        self._pending = pending
+        """The records that were delivered and not settled, if each is acknowledged by itself."""
+        self._acknowledgements = Acknowledgements(
+            acknowledge,
+            pending,
+            letters(pending, self) if letters is not None and pending is not None else None,
+            from_any_thread=recipient.inbox is not None,
+            of_keys=side.options.keys is not None,
+        )
         self._mutex = threading.Lock()
-        self._demand = demand or Demand()
         self._illegal: RuleViolation | None = None
-        self._cancelled = False
-        """No more signals: the subscription was cancelled, or has ended."""
         self._left = False
         """The subscriber has cancelled."""
-        self._delivered = 0
-        self._handing_over = threading.Lock()
-        """Held while elements go to the subscriber."""
-        self._signalling = False
-        """The subscriber, or what stands before it, is at work."""
-        self._acknowledge: int | None = None
-        self._last_record = 0
-        """The offset after the last record of the chunks that were handed on."""
         self._driver = Driver(side, sockets, self._take, self._take_records)
         self._listened = 0.0
         """When we last read the sockets."""
         self._portion = 16
         """How many elements to signal before it is the gateway's turn again."""
         self._thread = threading.Thread(target=self._run, name="penstock-aquifer", daemon=True)
-        self._letters = letters(pending, self) if letters is not None and pending is not None else None
 
     def start(self) -> None:
         """Signal on_subscribe, then begin."""
-        assert self._subscriber is not None
         try:
-            self._subscriber.on_subscribe(self)
-        except Exception as error:
-            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
-            self._cancelled = True
+            self._recipient.begin(self)
         except BaseException:
             self._never_connect()
             raise
-        if self._cancelled:
+        if self._recipient.cancelled:
             self._never_connect()  # It has cancelled already.
         else:
             self._thread.start()
 
     def _never_connect(self) -> None:
-        self._cancelled = True
-        self._subscriber = self._inbox = None
+        self._recipient.cancelled = True
+        self._recipient.let_go()
         self._sockets.close()
         self._closed()
 
@@ -133,7 +111,7 @@ class AquiferSubscription:
         """Ask for ``n`` more elements (§3.8)."""
         number = n if type(n) is int else whole(n)
         with self._mutex:
-            if self._cancelled:
+            if self._recipient.cancelled:
                 return
             if number is None or number <= 0:
                 if self._illegal is None:
@@ -145,7 +123,7 @@ class AquiferSubscription:
 
     def cancel(self) -> None:
         """Stop the signals, soon (§3.12)."""
-        self._left = self._cancelled = True
+        self._left = self._recipient.cancelled = True
         self.wake()
 
     def acknowledge(self, offset: int) -> None:
@@ -153,13 +131,7 @@ class AquiferSubscription:
 
         Only with ``acknowledge="manual"``; otherwise delivered records are acknowledged automatically.
         """
-        if self._automatic:
-            raise RuntimeError(
-                "this subscription acknowledges automatically; for acknowledge() use acknowledge='manual'"
-            )
-        if self._pending is not None:
-            raise RuntimeError("with acknowledge='each', settle each record with ack() or nack()")
-        self._acknowledge = max(offset, self._acknowledge or 0)
+        self._acknowledgements.up_to(offset)
         self.wake()
 
     def ack(self, offset: int) -> None:
@@ -167,7 +139,7 @@ class AquiferSubscription:
 
         Only with ``acknowledge="each"``. To say it again changes nothing.
         """
-        self._unsettled().ack(offset)
+        self._acknowledgements.unsettled.ack(offset)
         self.wake()
 
     def nack(self, offset: int, reason: str = "") -> None:
@@ -176,13 +148,8 @@ class AquiferSubscription:
         Only with ``acknowledge="each"``. A record that is refused with its last delivery becomes a dead
         letter with this reason. It then comes no more, and later records are not held up in the meantime.
         """
-        self._unsettled().nack(offset, str(reason), time.monotonic())
+        self._acknowledgements.unsettled.nack(offset, str(reason), time.monotonic())
         self.wake()
-
-    def _unsettled(self) -> PendingRecords:
-        if self._pending is None:
-            raise RuntimeError("ack() and nack() need AquiferPublisher(acknowledge='each', records=True)")
-        return self._pending
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed, after the end or a cancel; False if the time is over first."""
@@ -192,24 +159,7 @@ class AquiferSubscription:
 
     def metrics(self) -> Metrics:
         """A snapshot of what this subscription has seen so far."""
-        side, reader = self._side, self._side.reader
-        extended = reader if isinstance(reader, ExtendedReader) else None
-        plain = reader if isinstance(reader, PlainReader) else None
-        return Metrics(
-            dialect=side.dialect,
-            connected=side.phase is Phase.READING,
-            epoch=side.epoch,
-            records=self._delivered,
-            next=reader.next if reader is not None else 0,
-            lag=max(extended.head - extended.next, 0) if extended is not None else 0,
-            window=side.ahead.size,
-            rate=side.ahead.rate,
-            subscriptions=side.subscriptions,
-            gaps=extended.gaps if extended is not None else 0,
-            deficits=plain.deficits if plain is not None else 0,
-            missing=plain.missing if plain is not None else 0,
-            request_size=plain.rate.size if plain is not None else 0,
-        )
+        return metrics_of(self._side, self._recipient.delivered)
 
     # ---------------------------------------------------------------- what a meter looks at, from any thread
     @property
@@ -221,9 +171,9 @@ class AquiferSubscription:
 
     def glimpse(self) -> Glimpse | None:
         """Whether records wait for the subscriber, or it waits for records; None if it is over."""
-        if self._cancelled or not self._thread.is_alive():
+        if self._recipient.cancelled or not self._thread.is_alive():
             return None
-        if self._signalling:
+        if self._recipient.is_at_work:
             return Glimpse(0)  # the subscriber is at work
         if not self._waiting:
             return Glimpse(1)
@@ -233,11 +183,10 @@ class AquiferSubscription:
         """The records that have arrived, and the window that bounds them."""
         reader, options = self._side.reader, self._side.options
         queued = max(reader.next - reader.handed, 0) if reader is not None else 0
-        requested = min(self._delivered + self._demand.left, UNBOUNDED)
+        delivered, is_over = self._recipient.delivered, self._recipient.cancelled
+        requested = min(delivered + self._demand.left, UNBOUNDED)
         name, runs_on = options.name or self._side.endpoint, self._thread.name
-        return StageState(
-            name, requested, self._delivered, queued, self._side.ahead.size, runs_on, self._cancelled
-        )
+        return StageState(name, requested, delivered, queued, self._side.ahead.size, runs_on, is_over)
 
     def waiting_bytes(self) -> tuple[int | None, int | None]:
         """How many bytes may wait; how many do is known to the thread alone."""
@@ -265,7 +214,7 @@ class AquiferSubscription:
             self._driver.do(side.start(time.monotonic()))
             while not self._over():
                 self._deliver()
-                self._note_acknowledgement()
+                self._acknowledgements.note(self._side.reader)
                 now = time.monotonic()
                 self._tick(now)
                 if self._over():
@@ -282,17 +231,17 @@ class AquiferSubscription:
                     self._listen(now)
             self._end()
         except BaseException as error:  # Also what asks a thread to stop: the subscriber waits for an end.
-            self._note_acknowledgement()
+            self._acknowledgements.note(self._side.reader)
             self._driver.do(side.leave())
             self._signal_error(error)
         finally:
-            self._subscriber = self._inbox = None  # §3.13
+            self._recipient.let_go()
             sockets.close()
             self._closed()
 
     def _over(self) -> bool:
         """Whether there is nothing left to signal but the end."""
-        if self._cancelled or self._illegal is not None:
+        if self._recipient.cancelled or self._illegal is not None:
             return True
         if self._driver.finished is not None and self._driver.finished.error is not None:
             if isinstance(self._driver.finished.error, SourceFailed):
@@ -335,7 +284,7 @@ class AquiferSubscription:
     def _deliverable(self) -> bool:
         if self._pending is not None and not self._pending.room:
             return False
-        return bool(self._waiting) and self._demand.left > 0 and not self._cancelled
+        return bool(self._waiting) and self._demand.left > 0 and not self._recipient.cancelled
 
     # A partition of a group shares its subscriber with others: it says when it may signal, and ends its turn.
     def _may_signal(self) -> bool:
@@ -355,7 +304,7 @@ class AquiferSubscription:
             self._see_to(self._pending)
         while self._deliverable() and self._has_turn():
             began = time.monotonic()
-            with self._handing_over:
+            with self._recipient.handing_over:
                 self._deliver_portion(self._waiting[0], self._demand.left)
             self._end_turn()
             if self._illegal is not None:
@@ -367,20 +316,17 @@ class AquiferSubscription:
             self._tick(now)
             self._pass_over()
             if self._pending is not None:
-                self._note_acknowledgement()
+                self._acknowledgements.note(self._side.reader)
                 self._see_to(self._pending)
 
     def _deliver_portion(self, chunk: Chunk, demand: int) -> None:
         if self._pending is None:
-            elements = self._before_none(chunk.take(min(demand, self._portion)), chunk)
+            elements = self._unpacker.before_none(chunk.take(min(demand, self._portion)), chunk)
         else:
             elements = chunk.take(min(demand, self._portion, self._pending.room))
             self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
-        chunk.handed(self._signal_some(elements))
-        self._reached = chunk.reached
-        reader = self._side.reader
-        if self._automatic and isinstance(reader, ExtendedReader):
-            reader.acknowledged = chunk.reached
+        chunk.handed(self._recipient.take(elements))
+        self._acknowledgements.reach(chunk.reached, self._side.reader)
         if chunk.done:
             self._waiting.popleft()
             self._handed(chunk)
@@ -391,100 +337,40 @@ class AquiferSubscription:
         The last element of a chunk is left to the subscription's thread, which tells the gateway. So is
         everything while that thread is at it.
         """
-        inbox = self._inbox
-        if inbox is None or self._pending is not None or not self._handing_over.acquire(False):
+        recipient = self._recipient
+        if recipient.inbox is None or self._pending is not None or not recipient.handing_over.acquire(False):
             return False
         try:
             chunk = self._waiting[0] if self._waiting else None
             count = min(self._demand.left, chunk.at_hand - 1) if chunk is not None else 0
-            if chunk is None or count <= 0 or self._cancelled:
+            if chunk is None or count <= 0 or recipient.cancelled:
                 return False
             elements = chunk.take(count)
             if self._unpacker.none_in(elements) is not None:
                 return False
-            chunk.handed(self._signal_some(elements))
-            self._reached = chunk.reached
+            chunk.handed(recipient.take(elements))
+            self._acknowledgements.reached = chunk.reached
             return not self._demand.left
         except IndexError:
             return False  # The thread has passed over an empty chunk meanwhile.
         finally:
-            self._handing_over.release()
-
-    def _before_none(self, elements: list[Any], chunk: Chunk) -> list[Any]:
-        """The elements before the first None, which cannot be an element (§2.13)."""
-        place = self._unpacker.none_in(elements)
-        if place is None:
-            return elements
-        if not place:
-            text = f"the record at offset {chunk.reached} is null, and None cannot be an element of a stream"
-            raise ValueError(f"{text}; read it with records=True, or with codec='bytes'")
-        return elements[:place]
+            recipient.handing_over.release()
 
     def _see_to(self, pending: PendingRecords) -> None:
         """Deliver again what is due, and see to the records that were refused the last time."""
         now = time.monotonic()
-        if self._demand.left and pending.next_due() <= now and not self._cancelled and self._has_turn():
+        may_signal = self._demand.left and not self._recipient.cancelled
+        if may_signal and pending.next_due() <= now and self._has_turn():
             again = pending.take_due(now, min(self._demand.left, self._portion))
-            self._signal_some(again)
+            self._recipient.take(again)
             self._end_turn()
-        if self._letters is not None and self._letters.failure is not None:
-            raise self._letters.failure
-        if dead := pending.dead():
-            if self._letters is None:
-                raise refused_too_often(dead[0])
-            self._letters.write_soon()
-
-    def _signal_some(self, elements: list[Any]) -> int:
-        self._signalling = True
-        count = self._signal_elements(elements)
-        self._signalling = False
-        self._demand.spend(count)
-        self._delivered += count
-        return count
-
-    def _signal_elements(self, elements: list[Any]) -> int:
-        """Signal elements, and return how many: fewer if the subscription is cancelled meanwhile.
-
-        An element for which the subscriber raised does not count. It was not processed, and the next
-        subscriber with this id gets it again.
-        """
-        if self._inbox is not None:
-            return self._put_into(self._inbox, elements)
-        assert self._subscriber is not None
-        on_next = self._subscriber.on_next
-        left = iter(elements)
-        try:
-            for element in left:
-                on_next(element)
-                if self._cancelled:
-                    break
-        except BaseException as error:
-            self._fail_subscriber(error)
-            return len(elements) - length_hint(left) - 1
-        return len(elements) - length_hint(left)
-
-    def _put_into(self, inbox: ElementInbox, elements: list[Any]) -> int:
-        try:
-            inbox.extend(elements)
-            if inbox.idle:
-                inbox.wake()
-        except BaseException as error:
-            if asks_main_thread_to_stop(error):
-                raise  # A Ctrl-C while the loop itself asks for more: the loop ends with it.
-            self._fail_subscriber(error)
-            return 0
-        return len(elements)
-
-    def _fail_subscriber(self, error: BaseException) -> None:
-        """The subscriber has raised in on_next: it counts as cancelled (§2.13)."""
-        self._cancelled = True
-        drop_error(error, f"a subscriber of {self._side.endpoint}")
+        self._acknowledgements.see_to_dead(pending)
 
     def _handed(self, chunk: Chunk) -> None:
         reader = self._side.reader
         if isinstance(reader, ExtendedReader):
             if not chunk.is_empty:
-                self._last_record = chunk.delivered
+                self._acknowledgements.last_record = chunk.delivered
             reader.hand_on(chunk.end, chunk.nbytes)
         elif reader is not None:
             reader.hand_on(reader.handed + chunk.records, chunk.nbytes)
@@ -494,51 +380,23 @@ class AquiferSubscription:
         while self._waiting and self._waiting[0].is_empty:
             chunk = self._waiting.popleft()
             self._handed(chunk)
-            self._reached = chunk.end
-            reader = self._side.reader
-            if self._automatic and reader is not None:
-                reader.acknowledged = chunk.end
-
-    def _note_acknowledgement(self) -> None:
-        reader = self._side.reader
-        if reader is None:
-            return
-        if self._automatic:
-            if self._inbox is not None and isinstance(reader, ExtendedReader):
-                reader.acknowledged = max(reader.acknowledged, min(self._reached, reader.next))
-            return
-        if self._pending is not None:
-            self._note_settled(self._pending, reader)
-            return
-        acknowledged = max(self._acknowledge or 0, reader.acknowledged)
-        if self._side.options.keys is not None and self._last_record <= acknowledged < reader.handed:
-            acknowledged = reader.handed  # No record that was delivered lies between: they have other keys.
-        # Not beyond what has arrived: the gateway would refuse that.
-        reader.acknowledged = max(reader.acknowledged, min(acknowledged, reader.next))
-
-    def _note_settled(self, pending: PendingRecords, reader: ExtendedReader | PlainReader) -> None:
-        reached = self._reached  # First: what is delivered after this is not settled.
-        lowest = pending.lowest()
-        settled = min(reached if lowest is None else lowest, reader.next)
-        reader.acknowledged = max(reader.acknowledged, settled)
-        if isinstance(reader, ExtendedReader):
-            reader.redelivered = pending.redelivered
+            self._acknowledgements.reach(chunk.end, self._side.reader)
 
     def _end(self) -> None:
         """Leave the gateway, then signal the end; the other way round if it has to be told of records yet."""
         error = self._illegal or (self._driver.finished.error if self._driver.finished is not None else None)
         # A source that fails ends the stream as one that completes does: all its records were delivered.
-        complete = not self._cancelled and (error is None or isinstance(error, SourceFailed))
+        complete = not self._recipient.cancelled and (error is None or isinstance(error, SourceFailed))
         if complete and self._side.options.is_durable:
             self._listen(time.monotonic())  # If the gateway was lost meanwhile, another one has to be told.
         # With each record settled by itself, none is left at the end.
-        awaited = complete and ((not self._automatic and self._pending is None) or self._is_looking())
+        is_manual = not self._acknowledgements.automatic and self._pending is None
+        awaited = complete and (is_manual or self._is_looking())
         if awaited:
             self._signal_end(error)
             self._await_acknowledgements()
-        if self._letters is not None:
-            self._letters.join(_LAST_LETTERS)
-        self._note_acknowledgement()
+        self._acknowledgements.finish()
+        self._acknowledgements.note(self._side.reader)
         self._driver.do(self._side.leave())
         if not awaited:
             self._signal_end(error)
@@ -546,8 +404,8 @@ class AquiferSubscription:
     def _signal_end(self, error: BaseException | None) -> None:
         if error is not None:
             self._signal_error(error)
-        elif not self._cancelled:
-            self._signal(lambda subscriber: subscriber.on_complete())
+        elif not self._recipient.cancelled:
+            self._recipient.complete()
 
     def _is_looking(self) -> bool:
         """Whether a gateway that keeps a cursor for us was lost, and has not answered since."""
@@ -564,19 +422,10 @@ class AquiferSubscription:
             if now > deadline or (reader.acknowledged >= reader.next and not self._is_looking()):
                 return
             self._sockets.wait(min(self._side.deadline() - now, _LONGEST_WAIT))
-            self._note_acknowledgement()
+            self._acknowledgements.note(self._side.reader)
 
     def _signal_error(self, error: BaseException) -> None:
-        if self._cancelled:
+        if self._recipient.cancelled:
             drop_error(error, f"a subscription to {self._side.endpoint} that was cancelled")
             return
-        self._signal(lambda subscriber: subscriber.on_error(error))
-
-    def _signal(self, signal: Callable[[Subscriber[Any]], None]) -> None:
-        with self._handing_over:  # No element comes after the end.
-            self._cancelled = True
-        assert self._subscriber is not None
-        try:
-            signal(self._subscriber)
-        except BaseException as error:
-            drop_error(error, f"a subscriber of {self._side.endpoint}")  # §2.13
+        self._recipient.fail(error)
