@@ -72,7 +72,7 @@ def of_a_socket() -> Iterator[Subject]:
 @contextmanager
 def of_a_send() -> Iterator[Subject]:
     connection, _, loop = connected()
-    yield SendPublisher(connection, as_stream(Flux.never(), "send()")), loop.settle
+    yield SendPublisher(connection.output, as_stream(Flux.never(), "send()")), loop.settle
 
 
 @contextmanager

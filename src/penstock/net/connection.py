@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import logging
-from _thread import get_ident
 from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.net.echo import Echo
-from penstock.net.errors import ConnectionAborted, IdleTimeout, ReceiveStopped, SendRefused
+from penstock.net.errors import ConnectionAborted, IdleTimeout, ReceiveStopped
 from penstock.net.handler import HandlerRun, handler_stream, tell_failure, tells_failure
 from penstock.net.identity import ConnectionIdentity
-from penstock.net.inbound import Inbound, is_untouched_receive
+from penstock.net.inbound import Inbound
 from penstock.net.lifecycle import ConnectionState, IdleWatch, Shutdown, limits_of, tell_state
 from penstock.net.metrics import Traffic
 from penstock.net.outbound import Ending, Outbound
+from penstock.net.output import ConnectionOutput
 from penstock.net.receiver import Receiver
-from penstock.net.send_queue import SendQueue
-from penstock.net.sender import Done, FlushRule, StreamSender
-from penstock.net.sender_choice import sender_for
 from penstock.net.tls import cut_off
-from penstock.net.transport import HIGH_WATER, TimerHandle, Transport
+from penstock.net.transport import TimerHandle, Transport
 from penstock.streams import Mono
-from penstock.streams.spi import Stream, connect
+from penstock.streams.spi import connect
 
 if TYPE_CHECKING:
     from penstock.net.bridge import Bridge
@@ -57,28 +53,18 @@ class Connection(ConnectionIdentity):
         "_aborted",
         "_bridge",
         "_closing",
-        "_echo",
         "_handler",
-        "_joined",
-        "_joined_bytes",
         "_on_lost",
         "_on_peer_end",
-        "_output_ended",
-        "_peer_ended",
-        "_queue",
         "_receiver",
-        "_send_was_begun",
-        "_sender",
         "_sound",
         "_stopped",
         "_timer",
         "_watch",
-        "_writable",
-        "_write",
         "inbound",
         "outbound",
-        "send_was_made",
-        "sends_at_once",
+        "output",
+        "peer_has_ended",
     )
 
     def __init__(
@@ -93,34 +79,20 @@ class Connection(ConnectionIdentity):
         super().__init__(transport, traffic, connections)
         self._bridge = bridge
         self._receiver = receiver
-        self._sender: StreamSender | None = None
-        self._echo: Echo | None = None
         self._handler: HandlerRun | None = None
         self._watch: IdleWatch | None = None
         self._timer: TimerHandle | None = None
-        self._writable = True
-        self._joined: list[bytes] | None = None
-        """Bytes that were sent after the first ones in this turn of the loop; None if none were sent."""
-        self._joined_bytes = 0
-        self.sends_at_once = 0
-        self.send_was_made = False
-        """Whether ``outbound.send()`` was called, by anybody."""
-        self._send_was_begun = False
         self._closing: Shutdown | None = None
         self._stopped = False
-        self._peer_ended = False
-        self._output_ended = False
-        self._queue = SendQueue(queued) if (queued := connections.settings.queued_sends) else None
+        self.peer_has_ended = False
+        """Whether the peer sends no more."""
         self._on_peer_end: list[Callable[[], object]] | None = None
         self._sound = True
         """Whether nothing failed, so that a pool may use the socket again."""
         self._aborted: BaseException | None = None
         self._on_lost: list[Callable[[], object]] | None = None
-        self._write: Callable[[bytes], None] = transport.write
-        if traffic is not None:
-            self._write = traffic.counting_sent(self._write)
-        if connections.settings.wiretap is not None:
-            self._write = connections.settings.wiretap.tapped(lambda: self.label, "WRITE", self._write)
+        self.output = ConnectionOutput(self, bridge, receiver)
+        """What ``outbound`` sends through."""
         self.inbound = Inbound(self, receiver)
         """The receiving side."""
         self.outbound = Outbound(self)
@@ -135,13 +107,13 @@ class Connection(ConnectionIdentity):
     def busy(self) -> bool:
         """Whether its handler is running, or a send, or bytes of a send have not left."""
         flushing = self._closing is not None and self._closing.flushing
-        return flushing or self._sender is not None or not (self._handler is None or self._handler.over)
+        return flushing or self.output.sender is not None or not (self._handler is None or self._handler.over)
 
     # ---------------------------------------------------------------- what the bridge calls
     def begin(self) -> None:
         """Begin: start receiving, tell the observers, run the handler."""
         if not self._connections.admit(self):
-            self._lost = True
+            self._lost = self.output.closed = True
             return
         self._receiver.open(self.transport)
         for option in self.settings.options:
@@ -171,19 +143,19 @@ class Connection(ConnectionIdentity):
         self._sound = self._sound and error is None
         if error is not None and tell_failure(self.label, error, lost=self._lost, stopped=self._stopped):
             self._connections.count_error()
-        elif error is None and self.send_was_made and not self._send_was_begun and not self.sends_at_once:
+        elif error is None and self.output.was_forgotten:
             self._connections.advice.nothing_sent(self.label)
         self.on_loop(self._close)
 
     def peer_ended(self) -> bool:
         """The peer sends no more: whether the connection stays, so that we may go on sending."""
-        self._peer_ended = True
+        self.peer_has_ended = True
         self._receiver.end(self.cut_off())
         self._tell_peer_end()
         # TLS has no half of a connection: its end is the end of both directions.
         stays = self._closing is None and self.transport.can_write_eof()
         if stays:
-            self._expect_use()
+            self.expect_use()
         return stays
 
     def cut_off(self) -> ConnectionAborted | None:
@@ -191,7 +163,7 @@ class Connection(ConnectionIdentity):
         session = self.tls
         return None if session is None or session.ended else cut_off(self.label)
 
-    def _expect_use(self) -> None:
+    def expect_use(self) -> None:
         """The peer has closed its side, and may be gone: as long as nothing is sent, that looks the same.
 
         A handler that reads to the end, or sends, finds out and decides. An unused connection is closed.
@@ -203,7 +175,7 @@ class Connection(ConnectionIdentity):
 
     def _close_unless_used(self) -> None:
         self._timer = None
-        if self._lost or self._closing is not None or self._sender is not None:
+        if self._lost or self._closing is not None or self.output.sender is not None:
             return  # This is called again when the send ends.
         handler = self._handler
         if handler is None or handler.over:
@@ -233,16 +205,11 @@ class Connection(ConnectionIdentity):
 
     def pause_writing(self) -> None:
         """The transport holds as many bytes as it should."""
-        self._writable = False
-        if self._sender is not None:
-            self._sender.pause()
+        self.output.pause()
 
     def resume_writing(self) -> None:
         """The transport has room again."""
-        self._writable = True
-        if self._sender is not None:
-            self._sender.resume()
-        elif self._closing is not None:
+        if not self.output.resume() and self._closing is not None:
             self._closing.resume()
 
     def lost(self, error: BaseException | None) -> None:
@@ -265,17 +232,15 @@ class Connection(ConnectionIdentity):
         """Whether a pool may hand out the socket again: nothing failed, nothing is unread, all was sent."""
         return (
             self._sound
-            and not (self.busy or self._lost or self._peer_ended or self._output_ended)
+            and not (self.busy or self._lost or self.peer_has_ended or self.output.ended)
             and self._receiver.settled
-            and self._writable
+            and self.output.writable
             and not self.transport.get_write_buffer_size()
             and not self.transport.is_closing()
         )
 
     def _end(self, error: BaseException | None, state: ConnectionState) -> None:
         self._lost = True
-        self._writable = False
-        self._joined_bytes = 0
         if error is not None:
             self._connections.count_error()
         error = error or self._aborted
@@ -285,17 +250,12 @@ class Connection(ConnectionIdentity):
             self._closing.over()
         if self._watch is not None:
             self._watch.cancel()
-        self._echo = None
-        sender, self._sender = self._sender, None
-        # What is received may be what is sent. That error cannot say what was written, so the sender's does.
-        if sender is not None:
-            sender.ignore_end()
+        sender = self.output.cut()
         self._receiver.end(self._broken(error))
         why = "the connection was closed" if error is None else f"the connection was lost ({error})"
         if sender is not None:
             sender.lost(why, error)
-        if self._queue is not None:
-            self._queue.fail(lambda: self._closed_before(why))
+        self.output.fail_waiting(why)
         self._tell_peer_end()
         self._tell(state)
         self._connections.remove(self)
@@ -331,140 +291,6 @@ class Connection(ConnectionIdentity):
         broken.__cause__ = error
         return broken
 
-    # ---------------------------------------------------------------- sending
-    def start_sending(
-        self,
-        stream: Stream[Any],
-        flush: FlushRule | None,
-        done: Done,
-        written: int = 0,
-    ) -> Callable[[], object]:
-        """Write the elements of a stream. Returns a function that stops it. On the event loop only.
-
-        Bytes that have been ``written`` already count as the first element of this send.
-        """
-        self._send_was_begun = True
-        if self._sender is not None and self._queue is not None:
-            self._check_open()
-
-            def begin() -> Callable[[], object]:
-                return self.start_sending(stream, flush, done, written)
-
-            take_out = self._queue.add(self.label, begin, done)
-            return lambda: self.on_loop(take_out)
-        self._check_free()
-        self._write_joined()
-
-        def ended(error: BaseException | None) -> None:
-            if self._sender is sender:
-                self._sender = self._echo = None
-            done(error)
-            self._free()
-
-        sender, start = sender_for(stream, self.transport, self._write, self._writable, flush, ended)
-        self._sender = sender
-        if written:
-            sender.wrote(written)
-        if flush is None and self.settings.may_fuse and is_untouched_receive(stream, self._receiver):
-            for data in self._receiver.hand_over():
-                sender.on_next(data)
-            self._echo = Echo(self._bridge, self.transport, sender)
-            return lambda: self.on_loop(self._stop_echo, sender)
-        start()
-        return lambda: self.on_loop(self._stop_sending, sender)
-
-    def sent_at_once(self, data: bytes) -> bool | None:
-        """Write now if possible. Returns whether there is room for more, or None if nothing was written."""
-        if (
-            self._sender is not None
-            or not self._writable
-            or self._closing is not None
-            or self._output_ended
-            or get_ident() != self._thread
-        ):
-            return None
-        joined = self._joined
-        if joined is None:
-            # The first of this turn leaves at once. Those that follow are written together.
-            self._joined = []
-            self._loop.call_soon(self._end_turn)
-            self._write(data)
-        else:
-            joined.append(data)
-            self._joined_bytes += len(data)
-            if self._joined_bytes >= HIGH_WATER:
-                self._write_joined()
-        return self._writable
-
-    def _end_turn(self) -> None:
-        self._write_joined()
-        self._joined = None
-
-    def _write_joined(self) -> None:
-        """Write what was sent in this turn of the loop; always before something else is written."""
-        if self._joined_bytes:
-            data, self._joined, self._joined_bytes = b"".join(self._joined or ()), [], 0
-            self._write(data)
-
-    def _stop_sending(self, sender: StreamSender) -> None:
-        if self._sender is sender:
-            self._sender = None
-        sender.cancel()
-        self._free()
-
-    def _stop_echo(self, sender: StreamSender) -> None:
-        echo = self._echo
-        if echo is not None and self._sender is sender:
-            self._echo = self._sender = None
-            echo.cancel()
-            self._receiver.take_back()
-            self._free()
-
-    def _closed_before(self, why: str) -> ConnectionAborted:
-        return ConnectionAborted(f"{self.label} {why} before this send began")
-
-    def _check_open(self) -> None:
-        if self._lost or self._closing is not None:
-            raise self._closed_before("the connection was closed")
-        if self._output_ended:
-            raise SendRefused(f"{self.label} this side has ended its direction with end(): it cannot send")
-
-    def _check_free(self) -> None:
-        self._check_open()
-        if self._sender is not None:
-            raise SendRefused(
-                f"{self.label} another send is under way on this connection; chain this one after it with "
-                "outbound.send(…).send(…), merge the publishers, or configure queue_sends()"
-            )
-
-    def _free(self) -> None:
-        """A send is over: the next one begins, or the connection may be left unused."""
-        if self._queue is not None:
-            self._queue.go_on(lambda: self._sender is None)
-        if self._peer_ended and self._sender is None:
-            self._expect_use()
-
-    def end_output(self, done: Done) -> None:
-        """Close our direction after what was sent; the peer may go on sending."""
-        if self._sender is not None and self._queue is not None:
-
-            def begin() -> Callable[[], object]:
-                self.end_output(done)
-                return lambda: None
-
-            self._check_open()
-            self._queue.add(self.label, begin, done)
-            return
-        self._check_free()
-        if not self.transport.can_write_eof():
-            raise SendRefused(
-                f"{self.label} TLS cannot close one direction only: end the handler, or close the connection"
-            )
-        self._write_joined()
-        self._output_ended = True
-        self.transport.end()
-        done(None)
-
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
         """Flush what was sent, then close. This does not wait; :meth:`aclose` does."""
@@ -491,8 +317,8 @@ class Connection(ConnectionIdentity):
         if self._lost:
             call()
             return
-        if self._peer_ended:
-            self._expect_use()
+        if self.peer_has_ended:
+            self.expect_use()
         if self._on_lost is None:
             self._on_lost = []
         self._on_lost.append(call)
@@ -522,9 +348,7 @@ class Connection(ConnectionIdentity):
             "the peer had not ended"
         )
         self._receiver.stop(why)
-        if self._echo is not None:
-            echo, self._echo = self._echo, None
-            echo.finish(why)
+        self.output.finish_echo(why)
         self._tell_peer_end()
         if self._handler is None:
             self._close()
@@ -532,25 +356,21 @@ class Connection(ConnectionIdentity):
     def _close(self) -> None:
         if self._closing is not None or self._lost:
             return
-        self._write_joined()
+        self.output.write_joined()
         if self._connections.takes_back(self):
             return
         self._closing = Shutdown(self.transport)
         if self._timer is not None:
             self._timer.cancel()
-        sender, self._sender = self._sender, None
-        if self._queue is not None:
-            self._queue.fail(lambda: self._closed_before("this side closed the connection"))
-        if sender is not None:
-            sender.lost("this side closed the connection")
+        cut_short = self.output.close("this side closed the connection")
         # A send that is cut short has failed, and says what had not left. Otherwise nothing may be missing.
-        if self._closing.begin(self.settings.linger, self._peer_ended, flush=sender is None):
+        if self._closing.begin(self.settings.linger, self.peer_has_ended, flush=not cut_short):
             self._receiver.discard(ReceiveStopped(f"{self.label} this side closed the connection"))
 
     def _abort(self, why: BaseException, *, cut: bool = True) -> None:
         if not self._lost:
             self._aborted = why
-            self._joined_bytes = 0
+            self.output.abort()
             # A peer that has seen our end has seen everything before it.
             cut = cut and (self._closing is None or self._closing.flushing)
             self._closing = self._closing or Shutdown(self.transport)
@@ -565,7 +385,7 @@ class Connection(ConnectionIdentity):
             self._traffic,
             self.transport,
             receiving=lambda: self._receiver.wanted,
-            flushing=lambda: self._sender is not None and self._sender.flushing,
+            flushing=lambda: self.output.flushing,
         )
         return IdleWatch(self._loop, limits, self._idle) if limits else None
 

@@ -14,22 +14,52 @@ from penstock.net.transport import Transport
 if TYPE_CHECKING:
     from penstock.net.connections import Connections
 
-__all__ = ["ConnectionIdentity"]
+__all__ = ["ConnectionIdentity", "LoopBound"]
 
 
-class ConnectionIdentity:
+class LoopBound:
+    """Something that lives on the event loop of a transport, and can be called from other threads."""
+
+    __slots__ = ("_loop", "_thread")
+
+    def __init__(self, transport: Transport) -> None:
+        """Made on the thread of the loop."""
+        self._loop = transport.loop
+        self._thread = get_ident()
+
+    def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
+        """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""
+        if get_ident() == self._thread:
+            call(*arguments)
+            return True
+        if self._loop.is_closed():
+            return False
+        try:
+            self._loop.call_soon_threadsafe(call, *arguments)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+            return False
+        return True
+
+    @property
+    def on_closed_loop(self) -> bool:
+        """Whether its event loop is closed, so that nothing happens to it any more."""
+        return self._loop.is_closed()
+
+
+class ConnectionIdentity(LoopBound):
     """The part of a connection that does not change while it is open."""
 
-    __slots__ = ("_connections", "_loop", "_lost", "_thread", "_traffic", "id", "transport")
+    __slots__ = ("_connections", "_lost", "_traffic", "id", "transport")
 
     def __init__(self, transport: Transport, traffic: Traffic | None, connections: Connections) -> None:
         """Made by a bridge, as a part of its connection."""
+        super().__init__(transport)
         self.id = connections.next_id()
         """Eight characters that identify this connection in every line of the log."""
         self.transport = transport
         """What carries the bytes (:class:`~penstock.net.Transport`); only for the event loop's thread."""
-        self._loop = transport.loop
-        self._thread = get_ident()
         self._connections = connections
         self._traffic = traffic
         self._lost = False
@@ -76,23 +106,3 @@ class ConnectionIdentity:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.label}>"
-
-    def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
-        """Make a call on the connection's event loop: now if we are on it. False if that loop is closed."""
-        if get_ident() == self._thread:
-            call(*arguments)
-            return True
-        if self._loop.is_closed():
-            return False
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            if not self._loop.is_closed():
-                raise
-            return False
-        return True
-
-    @property
-    def on_closed_loop(self) -> bool:
-        """Whether its event loop is closed, so that nothing happens to it any more."""
-        return self._loop.is_closed()

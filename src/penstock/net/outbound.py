@@ -92,7 +92,7 @@ class Outbound(SendChain):
         Bytes that a coroutine awaits are written at once if no other send is under way, and the coroutine
         goes on as long as the socket has room for more.
         """
-        self._connection.send_was_made = True
+        self._connection.output.send_was_made = True
         if type(data) is bytes and flush is None and self._before is None and self._data is None:
             sending = _new(Outbound)  # what __init__() does, without the call
             sending._before, sending._connection, sending._data = None, self._connection, data
@@ -107,7 +107,7 @@ class Outbound(SendChain):
                 f"send() was given the text {data!r:.80}, and only bytes can be sent: send(text.encode()), "
                 "or configure an encoder() and use send_object()"
             )
-        work = SendPublisher(self._connection, as_stream(data, "send()"), flush)
+        work = SendPublisher(self._connection.output, as_stream(data, "send()"), flush)
         return self._and(flux_of(PublisherSource(work)))
 
     def send_object(self, thing: Any, *, flush: Callable[[Any], bool] | None = None) -> Outbound:
@@ -152,7 +152,7 @@ class Outbound(SendChain):
         The peer's ``receive()`` completes, and ours goes on. Nothing can be sent after that. TLS cannot close
         one direction only, so it fails there.
         """
-        return self._and(Ending(self._connection, self._connection.end_output).mono())
+        return self._and(Ending(self._connection, self._connection.output.end).mono())
 
     def _behind(self, before: Mono[Any]) -> Outbound:
         return Outbound(self._connection, before)
@@ -169,17 +169,17 @@ class Outbound(SendChain):
         return self._sending(Mono.just(self._data))
 
     def _sending(self, stream: Stream[Any], written: int = 0) -> Mono[Any]:
-        work = SendPublisher(self._connection, stream, None, written)
+        work = SendPublisher(self._connection.output, stream, None, written)
         return flux_of(PublisherSource(work)).then()
 
     def __await__(self) -> Generator[Any, None, None]:
         data = self._data
         if data is None:
             return super().__await__()
-        connection = self._connection
-        has_room = connection.sent_at_once(data)
+        output = self._connection.output
+        has_room = output.sent_at_once(data)
         if has_room:
-            connection.sends_at_once = sends = connection.sends_at_once + 1
+            output.sends_at_once = sends = output.sends_at_once + 1
             return _let_others_run() if sends % _SENDS_A_TURN == 0 else _NOTHING_TO_WAIT_FOR
         if has_room is None:
             return self.mono().__await__()
@@ -237,8 +237,8 @@ class SendPublisher:
             sending.done(_loop_is_closed(self.socket))
 
 
-class SendingSocket(Protocol):
-    """What a send needs of the connection or the channel that it belongs to."""
+class LoopSocket(Protocol):
+    """A connection, or a part of one, on its event loop."""
 
     @property
     def label(self) -> str:
@@ -248,6 +248,10 @@ class SendingSocket(Protocol):
     def on_loop(self, call: Callable[..., object], *arguments: Any) -> bool:
         """Make a call on the event loop; False if that is closed."""
         ...
+
+
+class SendingSocket(LoopSocket, Protocol):
+    """What a send needs of the connection or the channel that it belongs to."""
 
     def start_sending(
         self, stream: Stream[Any], flush: FlushRule | None, done: Done, written: int = 0
@@ -259,7 +263,7 @@ class SendingSocket(Protocol):
 class Ending:
     """A Publisher without elements that completes when something has ended on a connection."""
 
-    def __init__(self, socket: SendingSocket, begin: Callable[[Done], object]) -> None:
+    def __init__(self, socket: LoopSocket, begin: Callable[[Done], object]) -> None:
         self._socket = socket
         self._begin = begin
         """Tells its argument when that has happened, at once if it has already. On the event loop only."""
@@ -283,7 +287,7 @@ class Ending:
         return flux_of(PublisherSource(self)).then()
 
 
-def _loop_is_closed(socket: SendingSocket) -> ConnectionAborted:
+def _loop_is_closed(socket: LoopSocket) -> ConnectionAborted:
     return ConnectionAborted(f"{socket.label} the event loop of this connection is closed")
 
 

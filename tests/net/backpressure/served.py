@@ -192,7 +192,7 @@ def held_by(connection: Connection) -> dict[str, Any]:
         "unsent": transport.get_write_buffer_size(),
         "waiting": connection._receiver.waiting,
         "unread": struct.unpack("i", unread)[0],
-        "ended": connection._peer_ended,
+        "ended": connection.peer_has_ended,
     }
 
 

@@ -44,7 +44,7 @@ def answering(chain: Any, room: int = 1 << 60) -> tuple[Any, MemoryTransport, Me
 def test_only_operators_that_keep_nothing_are_run_by_the_sender(chain: Any, kind: type) -> None:
     connection, _, loop, _ = answering(chain)
     loop.settle()
-    assert type(connection._sender) is kind
+    assert type(connection.output.sender) is kind
 
 
 def test_the_lines_of_a_chunk_leave_as_one_write_and_half_a_line_waits() -> None:
@@ -98,7 +98,7 @@ def test_a_function_that_fails_fails_the_send_after_the_lines_before(over: bool)
     assert transport.arrived == b"1,2,"
     assert isinstance(errors[0], ValueError)
     assert any("map(" in note for note in errors[0].__notes__)
-    assert connection._sender is None
+    assert connection.output.sender is None
 
 
 def test_a_line_that_is_too_long_fails_the_send_after_the_lines_before() -> None:
@@ -138,7 +138,7 @@ def test_a_function_that_closes_its_connection_ends_the_send() -> None:
     assert isinstance(errors[0], ConnectionAborted)
     assert seen[:2] == [b"1", b"2"]
     assert transport.arrived == b""
-    assert connection._sender is None
+    assert connection.output.sender is None
 
 
 def test_a_reset_says_how_many_lines_were_written() -> None:
@@ -160,7 +160,7 @@ def test_an_iterable_is_taken_only_as_fast_as_the_kernel_takes_it() -> None:
 
     connection, transport, loop = connected(transport=MemoryTransport(MemoryLoop(), room=0))
     connection.outbound.send(Flux.from_iterable(endless())).subscribe(Reader())
-    assert type(connection._sender) is PullSender
+    assert type(connection.output.sender) is PullSender
     loop.settle()
     assert HIGH_WATER <= taken * 1000 <= 2 * HIGH_WATER + 1000
     before = taken
@@ -194,7 +194,7 @@ def test_a_generator_is_closed_when_its_send_is_cancelled_or_lost() -> None:
             transport.peer_resets()
         loop.settle()
         assert closed == ["closed"]
-        assert connection._sender is None
+        assert connection.output.sender is None
 
 
 def test_an_iterable_that_cannot_be_opened_fails_the_send() -> None:
@@ -208,7 +208,7 @@ def test_an_iterable_that_cannot_be_opened_fails_the_send() -> None:
     connection.outbound.send(Flux.from_iterable(Broken())).subscribe(sent)
     loop.settle()
     assert isinstance(sent.error, LookupError)
-    assert connection._sender is None
+    assert connection.output.sender is None
 
 
 def test_large_elements_after_many_small_ones_do_not_come_by_the_thousand() -> None:

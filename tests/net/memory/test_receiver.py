@@ -107,7 +107,7 @@ def test_a_peer_that_has_closed_its_side_of_an_unused_connection_is_not_waited_f
 def test_an_echo_pauses_reading_while_the_peer_takes_nothing_back() -> None:
     settings = TcpServer.create().handle(lambda inbound, outbound: outbound.send(inbound.receive()))
     connection, transport, loop = connected(settings, MemoryTransport(MemoryLoop(), room=0))
-    assert connection._echo is not None
+    assert connection.output._echo is not None
     received = 0
     while transport.reading:
         transport.receive(b"x" * 5000)

@@ -268,9 +268,9 @@ def test_an_echo_that_is_cancelled_while_the_socket_is_full_leaves_it_full_for_t
     assert not transport.reading
     echo.subscription.cancel()
     loop.settle()
-    assert connection.sent_at_once(b"more") is None
+    assert connection.output.sent_at_once(b"more") is None
     transport.take(2 * HIGH_WATER)
-    assert connection.sent_at_once(b"more")
+    assert connection.output.sent_at_once(b"more")
 
 
 def test_an_idle_connection_is_closed_with_an_error_for_its_reader() -> None:

@@ -133,7 +133,7 @@ def test_a_half_open_peer_is_written_to_until_it_says_that_it_has_gone(kind: str
         async with await TcpServer.create().handle(patient).bind() as running, await Peer.of(running) as peer:
             await peer.send(b"abc")
             peer.half_close()
-            await until(lambda: running.connections and running.connections[0]._peer_ended)
+            await until(lambda: running.connections and running.connections[0].peer_has_ended)
             assert running.metrics.connections_active == 1
             go_on.set()
             assert await peer.rest() == b"cba"

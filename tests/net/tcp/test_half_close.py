@@ -82,7 +82,7 @@ def test_the_end_beside_a_send_is_refused_or_waits_for_its_turn(kind: str) -> No
             async with await listener.accept() as peer:
                 source: Any = Sinks.unicast()
                 sending = begun(connection.outbound.send(source.flux()))
-                await until(lambda: connection._sender is not None)
+                await until(lambda: connection.output.sender is not None)
                 ending = begun(connection.outbound.end())
                 if not queued:
                     with pytest.raises(SendRefused, match="another send is under way"):

@@ -119,7 +119,7 @@ def test_a_send_that_waits_for_its_source_goes_on(kind: str) -> None:
         async with await server.bind() as running, await Peer.of(running) as peer:
             peer.half_close()
             assert await peer.receive(4) == b"one "
-            await until(lambda: running.connections[0]._peer_ended)
+            await until(lambda: running.connections[0].peer_has_ended)
             running.connections[0]._close_unless_used()
             go_on.set()
             assert await peer.rest() == b"two"

@@ -26,7 +26,7 @@ async def occupied(connection: Connection) -> tuple[Any, asyncio.Future[Any]]:
     """A send that is under way until its sink completes."""
     source: Any = Sinks.unicast()
     sending = begun(connection.outbound.send(source.flux()))
-    await until(lambda: connection._sender is not None)
+    await until(lambda: connection.output.sender is not None)
     return source, sending
 
 

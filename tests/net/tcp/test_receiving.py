@@ -83,7 +83,7 @@ def test_nothing_is_given_that_was_not_asked_for(kind: str) -> None:
                 reader.subscription.request(2)
                 assert reader.got == [b"0", b"1"]
                 peer.half_close()
-                await until(lambda: client._peer_ended)
+                await until(lambda: client.peer_has_ended)
                 assert reader.ended == []
                 reader.subscription.request(1)
                 assert reader.got == [b"0", b"1", b"2"]
@@ -301,7 +301,7 @@ def test_the_fused_echo_gives_back_what_came_before_it_began(kind: str) -> None:
             await until(lambda: running.connections and running.connections[0]._receiver.waiting)
             begin.set()
             assert await peer.receive(6) == b"early "
-            assert running.connections[0]._echo is not None
+            assert running.connections[0].output._echo is not None
             with pytest.raises(ReceiverTaken, match="an echo"):
                 await soon(running.connections[0].inbound.receive().collect_list())
             await peer.send(b"and late")
@@ -341,11 +341,11 @@ def test_a_fused_echo_that_is_cancelled_leaves_the_connection_to_others(kind: st
                     await peer.send(b"one")
                     assert await peer.receive(3) == b"one"
                     echoing.cancel()
-                    await until(lambda: client._sender is None)
+                    await until(lambda: client.output.sender is None)
                     await soon(client.outbound.send(b"two"))
                     assert await peer.receive(3) == b"two"
                 # The peer's end is heard, although nobody reads any more.
-                await until(lambda: client._peer_ended)
+                await until(lambda: client.peer_has_ended)
 
     run_on(kind, main())
 

@@ -156,7 +156,7 @@ def test_a_second_send_beside_the_first_is_refused(kind: str) -> None:
         ):
             source: Any = Sinks.unicast()
             first = begun(client.outbound.send(source.flux()))
-            await until(lambda: client._sender is not None)
+            await until(lambda: client.output.sender is not None)
             with pytest.raises(SendRefused, match="another send is under way") as refused:
                 await soon(client.outbound.send(b"second"))
             assert str(refused.value).startswith(client.label)
@@ -180,7 +180,7 @@ def test_a_send_that_was_cancelled_leaves_the_connection_to_the_next(kind: str) 
             source: Any = Sinks.unicast()
             first = begun(client.outbound.send(source.flux().do_on_cancel(cancelled.set)))
             source.try_emit(b"one ")
-            await until(lambda: client._sender is not None)
+            await until(lambda: client.output.sender is not None)
             first.cancel()
             await soon(cancelled.wait())
             await soon(client.outbound.send(b"two"))
@@ -345,7 +345,7 @@ def test_a_send_that_this_side_cuts_off_by_closing_is_an_error(kind: str) -> Non
             source: Any = Sinks.unicast()
             sending = begun(client.outbound.send(source.flux()))
             source.try_emit(b"one")
-            await until(lambda: client._sender is not None and client._sender._bytes == 3)
+            await until(lambda: client.output.sender is not None and client.output.sender._bytes == 3)
             client.close()
             with pytest.raises(
                 ConnectionAborted, match="this side closed the connection while sending"

@@ -178,7 +178,7 @@ def test_a_coroutine_that_sends_without_end_lets_others_run(kind: str) -> None:
 
 
 def waits_for_the_kernel(connection: Connection) -> bool:
-    sender = connection._sender
+    sender = connection.output.sender
     flushing = None if sender is None else sender._flushing
     return isinstance(flushing, AsyncioFlush) and flushing._watched is not None
 

@@ -250,7 +250,7 @@ def test_an_abort_tells_whoever_reads_or_writes(kind: str) -> None:
         ):
             reading = begun(client.inbound.receive().collect_list())
             writing = begun(client.outbound.send(bytes(64 * 1024 * 1024)))
-            await until(lambda: client._sender is not None and client._receiver.taken)
+            await until(lambda: client.output.sender is not None and client._receiver.taken)
             thread = threading.Thread(target=client.abort)
             thread.start()
             with pytest.raises(ConnectionAborted, match="was aborted by its owner"):

@@ -54,7 +54,7 @@ def test_a_publisher_on_a_pool_is_held_back_by_a_peer_that_does_not_read(kind: s
             await TcpServer.create().handle(handler).bind() as running,
             await Peer.of(running, receive_buffer=65_536) as peer,
         ):
-            await until(lambda: running.connections and not running.connections[0]._writable)
+            await until(lambda: running.connections and not running.connections[0].output.writable)
             held = made
             assert held < total
             assert len(await peer.rest()) == total * 16_384
@@ -176,10 +176,10 @@ def test_a_send_is_cancelled_from_another_thread(kind: str) -> None:
                     source: Any = Sinks.unicast()
                     running = client.outbound.send(source.flux()).mono().subscribe()
                     if number % 2:
-                        await until(lambda: client._sender is not None)
+                        await until(lambda: client.output.sender is not None)
                     thread = threading.Thread(target=running.cancel)
                     thread.start()
-                    await until(lambda: client._sender is None)
+                    await until(lambda: client.output.sender is None)
                     thread.join()
                     await soon(client.outbound.send(b"%02d" % number))
                     assert await peer.receive(2) == b"%02d" % number

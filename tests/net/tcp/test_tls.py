@@ -77,7 +77,7 @@ def test_a_handler_that_completes_flushes_and_says_goodbye(
 
 
 def flushes(connection: Connection) -> bool:
-    return connection._sender is not None and connection._sender.flushing
+    return connection.output.sender is not None and connection.output.sender.flushing
 
 
 @on_each_loop
