@@ -162,14 +162,14 @@ class TestTornEnd:
         batches = fill(journal, [3], width=200)
         (file,) = segment_files(path)
         size = file.stat().st_size
-        (pages,) = journal._connection.execute("pragma page_count").fetchone()
-        journal._connection.execute(f"pragma max_page_count = {pages}")
+        (pages,) = journal._writer.connection.execute("pragma page_count").fetchone()
+        journal._writer.connection.execute(f"pragma max_page_count = {pages}")
         with pytest.raises(JournalFull):
             journal.append(batches_from(3, [1] * 3000, width=200))
         assert file.stat().st_size == size
         assert segment_files(path) == [file]
 
-        journal._connection.execute("pragma max_page_count = 100000")
+        journal._writer.connection.execute("pragma max_page_count = 100000")
         batches += fill(journal, [5], width=200)
         assert everything(journal) == batches
 

@@ -34,7 +34,7 @@ path, author, log_pages, inline = sys.argv[1:]
 segments.INLINE_BYTES, segments.SEGMENT_BYTES = int(inline), 20_000
 chance = random.Random(author)
 journal = SqliteJournal(path, max_records=2000)
-journal._connection.execute(f"pragma wal_autocheckpoint = {log_pages}")
+journal._writer.connection.execute(f"pragma wal_autocheckpoint = {log_pages}")
 while True:
     counts = [chance.randint(1, 50) for _ in range(chance.randint(1, 5))]
     new = batches_from(journal.head, counts, author=author)
@@ -101,7 +101,7 @@ def test_nothing_that_was_appended_is_lost_when_the_process_is_killed(path: Path
 
 def test_every_append_is_synced(open_sqlite: OpenSqlite) -> None:
     """Only a loss of power would show it, so this looks at the setting."""
-    (level,) = open_sqlite()._connection.execute("pragma synchronous").fetchone()
+    (level,) = open_sqlite()._writer.connection.execute("pragma synchronous").fetchone()
 
     assert level == 2, "2 is FULL"
 
@@ -235,7 +235,7 @@ class TestDamagedFile:
 
     def test_a_batch_that_is_missing(self, open_sqlite: OpenSqlite, damaged: Path) -> None:
         journal = open_sqlite()
-        journal._connection.execute("delete from batches where first = 100")
+        journal._writer.connection.execute("delete from batches where first = 100")
 
         assert journal.find(99) is not None
         with pytest.raises(JournalDamaged, match="the record 123 is missing"):
@@ -248,7 +248,7 @@ class TestDamagedFile:
             "update batches set first = 1000 where first = 100",
             "update batches set first = 100 where first = 200",
         ):
-            journal._connection.execute(step)
+            journal._writer.connection.execute(step)
 
         with pytest.raises(JournalDamaged, match="the batch at 100 is not what was written"):
             journal.find(100)

@@ -111,12 +111,12 @@ class TestPagesRunOut:
 
     def test_nothing_is_stored_and_it_goes_on_when_there_is_room(self, open_sqlite: OpenSqlite) -> None:
         journal = open_sqlite()
-        journal._connection.execute("pragma max_page_count = 40")
+        journal._writer.connection.execute("pragma max_page_count = 40")
         stored = fill_up(journal)
 
         assert everything(journal) == stored
         assert journal.head == len(stored) * 20
-        journal._connection.execute("pragma max_page_count = 100")
+        journal._writer.connection.execute("pragma max_page_count = 100")
         stored += fill(journal, [20], width=1000)
         journal.close()
 
@@ -126,7 +126,7 @@ class TestPagesRunOut:
         self, open_sqlite: OpenSqlite
     ) -> None:
         journal = open_sqlite(max_records=100_000)
-        journal._connection.execute("pragma max_page_count = 40")
+        journal._writer.connection.execute("pragma max_page_count = 40")
         stored = fill_up(journal)
 
         assert journal.make_space(journal.max_records - journal.head + 200, 0, NO_WATERMARK)
@@ -137,7 +137,7 @@ class TestPagesRunOut:
 
     def test_closing_tells_of_it_and_lets_go_of_the_file(self, open_sqlite: OpenSqlite) -> None:
         journal = open_sqlite()
-        journal._connection.execute("pragma max_page_count = 40")
+        journal._writer.connection.execute("pragma max_page_count = 40")
         stored = fill_up(journal)
         for number in range(10_000):
             journal.save_cursor(f"subscriber {number}", Cursor(0, 0, 0.0))
@@ -151,7 +151,7 @@ class TestPagesRunOut:
 
     def test_cursors_that_could_not_be_stored_are_stored_later(self, open_sqlite: OpenSqlite) -> None:
         journal = open_sqlite()
-        journal._connection.execute("pragma max_page_count = 40")
+        journal._writer.connection.execute("pragma max_page_count = 40")
         fill_up(journal)
         journal.save_cursor("ann", Cursor(7, 8, 9.0))
         with pytest.raises(JournalFull):

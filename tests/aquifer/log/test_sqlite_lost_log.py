@@ -35,7 +35,7 @@ def killed_owner(path: Path, *appends: int, carried_over: int = 0) -> str:
             journal.save_cursor("ann", Cursor(journal.head, 60_000, 60.0))
             journal.flush()
             if number == carried_over:
-                journal._connection.execute("pragma wal_checkpoint(passive)").fetchone()
+                journal._writer.connection.execute("pragma wal_checkpoint(passive)").fetchone()
         os.write(tells, journal.epoch.encode())
         os.kill(os.getpid(), 9)
     os.close(tells)

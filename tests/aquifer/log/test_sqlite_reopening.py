@@ -258,7 +258,7 @@ def test_another_program_that_writes_is_told_of_and_not_waited_for_in_vain(
     open_sqlite: OpenSqlite, path: Path
 ) -> None:
     journal = open_sqlite()
-    journal._connection.execute("pragma busy_timeout = 1")  # nobody has five seconds
+    journal._writer.connection.execute("pragma busy_timeout = 1")  # nobody has five seconds
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as other:
         other.execute("begin immediate")
         with pytest.raises(JournalInUse, match=f"another program works on the journal {path}"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.aquifer.log import SqliteJournal, database, sqlite
+from penstock.aquifer.log import SqliteJournal, database, sqlite, sqlite_writer
 from tests.aquifer.log.making import NO_WATERMARK, everything, fill
 
 OpenSqlite = Callable[..., SqliteJournal]
@@ -160,7 +160,7 @@ def rows_in(path: Path) -> int:
 def test_very_many_batches_are_deleted_in_several_steps(
     open_sqlite: OpenSqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_ROWS_DELETED_AT_ONCE", 100)
+    monkeypatch.setattr(sqlite_writer, "_ROWS_DELETED_AT_ONCE", 100)
     journal = open_sqlite(keep_acknowledged=False)
     batches = fill(journal, [1] * 350)
     journal.retire(300, 0.0)
@@ -183,7 +183,7 @@ def test_very_many_batches_are_deleted_in_several_steps(
 def test_large_batches_are_deleted_in_several_steps(
     open_sqlite: OpenSqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_DELETED_AT_ONCE", 100_000)
+    monkeypatch.setattr(sqlite_writer, "_DELETED_AT_ONCE", 100_000)
     journal = open_sqlite(keep_acknowledged=False)
     fill(journal, [100] * 5, width=1000)
     journal.retire(NO_WATERMARK, 0.0)
@@ -216,7 +216,7 @@ def test_the_files_do_not_grow_however_much_goes_through_them(open_sqlite: OpenS
 def test_a_log_that_a_reader_made_long_is_cut_when_the_reader_is_gone(
     open_sqlite: OpenSqlite, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sqlite, "_WAL_TOO_LONG", 1_000_000)
+    monkeypatch.setattr(sqlite_writer, "_WAL_TOO_LONG", 1_000_000)
     journal = open_sqlite()
     log = Path(f"{path}-wal")
     batches = fill(journal, [1])

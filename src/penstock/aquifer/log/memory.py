@@ -7,15 +7,16 @@ import time
 from collections.abc import Mapping, Sequence
 
 from penstock.aquifer.errors import JournalError
+from penstock.aquifer.log.annotated_journal import AnnotatedJournal
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
-from penstock.aquifer.log.journal import Cursor, Held, Journal, a_bound, check_codec, remaining
+from penstock.aquifer.log.journal import Held, a_bound, remaining
 from penstock.aquifer.log.marks import Marks
 from penstock.aquifer.records.batch import Batch
 
 __all__ = ["MemoryJournal"]
 
 
-class MemoryJournal(Journal):
+class MemoryJournal(AnnotatedJournal):
     """Keeps the most recent records in memory, up to a number of records and of bytes; None for no bound.
 
     Each instance is a log of its own, with its own epoch. Nothing is forgotten because of its age or because
@@ -30,7 +31,7 @@ class MemoryJournal(Journal):
         self.head = 0
         self.durable = False
         self._batches = BatchSequence(Position(0, 0))
-        self._cursors: dict[str, Cursor] = {}
+        self._cursors = {}
         self._marks = Marks()
         self._codec = ""
         self._closed = False
@@ -44,12 +45,6 @@ class MemoryJournal(Journal):
         """What is left if every batch that ends at or before ``low_watermark`` is forgotten."""
         start, before = self._batches.position_of(low_watermark)
         return Held(self.head - start, self._batches.end.before - before)
-
-    def use_codec(self, codec: str) -> None:
-        """Say what the records are encoded with; JournalError if there are records of another codec."""
-        self._check_open()
-        check_codec(self, self._codec, codec)
-        self._codec = codec
 
     def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Keep the batches; ValueError if they do not follow on its end. It does not check the bounds."""
@@ -79,28 +74,6 @@ class MemoryJournal(Journal):
 
     def retire(self, low_watermark: int, now: float | None = None, needed: int | None = None) -> None:
         """Nothing: records stay until their room is needed."""
-
-    @property
-    def cursors(self) -> Mapping[str, Cursor]:
-        """The durable subscribers, by id, as they are now."""
-        return dict(self._cursors)
-
-    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
-        """Remember, or with None forget, a cursor."""
-        self._check_open()
-        if cursor is None:
-            self._cursors.pop(name, None)
-        else:
-            self._cursors[name] = cursor
-
-    @property
-    def marks(self) -> Mapping[str, str]:
-        """The marks, as they are now: a view, not a copy."""
-        return self._marks.values
-
-    def has_space_for_mark(self, name: str) -> bool:
-        """Whether a mark of this name can be stored."""
-        return self._marks.have_space_for(name, time.time())
 
     def flush(self) -> None:
         """Nothing: there is nowhere to store anything."""

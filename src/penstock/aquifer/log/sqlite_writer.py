@@ -1,0 +1,265 @@
+"""Writes the files of a :class:`~penstock.aquifer.SqliteJournal`: one transaction after the other.
+
+What a transaction stores becomes true for the writer only when it is committed. If it fails, the next one
+begins where the last one that was committed has ended.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+
+import penstock
+from penstock.aquifer.errors import JournalFull, JournalInUse, JournalLocked, JournalUnavailable
+from penstock.aquifer.log import segments
+from penstock.aquifer.log.batch_sequence import Position
+from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect
+from penstock.aquifer.log.disk_reader import DiskReader
+from penstock.aquifer.log.journal import Cursor
+from penstock.aquifer.log.marks import Mark, Marks
+from penstock.aquifer.log.ownership import JournalFiles, OwnerLock
+from penstock.aquifer.log.schema import (
+    State,
+    may_have_compressed,
+    note_compressed,
+    transaction,
+    write_state,
+)
+from penstock.aquifer.log.segments import SegmentFile, SegmentFileWriter, place_in, problems_of
+from penstock.aquifer.log.sqlite_rows import (
+    CURSORS,
+    HEAD_COLUMNS,
+    MARKS,
+    SEGMENTS,
+    BatchHead,
+    CheckedTable,
+    as_journal_errors,
+    batch_checksum,
+    damaged,
+    head_in,
+)
+from penstock.aquifer.records.batch import Batch
+
+__all__ = ["SqliteWriter"]
+
+_MIB: Final = 1024 * 1024
+_WAL_TOO_LONG: Final = 4 * WAL_BYTES
+"""If readers keep SQLite from restarting the write-ahead log beyond this size, they have to wait."""
+_PATIENCE_AT_THE_END: Final = 5000
+"""Milliseconds that the last transaction waits for another program, because it cannot be tried again."""
+_DELETED_AT_ONCE: Final = 16 * _MIB
+_ROWS_DELETED_AT_ONCE: Final = 4096
+"""Each transaction deletes so much, or four times what it adds if that is more: it must not fall behind."""
+_NOTHING_STORED: Final = JournalFull, JournalLocked, JournalUnavailable
+"""After these it is certain that the transaction was undone."""
+_INSERT: Final = "insert into batches values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
+
+
+def _large(batches: Sequence[Batch]) -> bool:
+    """Whether the batches of a transaction go to a segment file."""
+    return bool(batches) and sum(batch.nbytes for batch in batches) >= segments.INLINE_BYTES
+
+
+class SqliteWriter:
+    """The files of one journal, as their owner sees them; one thread calls everything but the reader."""
+
+    def __init__(self, path: str, connection: sqlite3.Connection, lock: OwnerLock, state: State) -> None:
+        self.connection = connection
+        self.state = state
+        """What the file says of itself since the last transaction."""
+        self._path = path
+        self._lock = lock
+        self._compressed = may_have_compressed(connection, path, state.first)
+        """Whether the file says that batches in it may be compressed."""
+        self._token = secrets.token_hex(8)
+        self._cursor_table = CheckedTable(connection, path, CURSORS)
+        self._mark_table = CheckedTable(connection, path, MARKS)
+        self._segment_table = CheckedTable(connection, path, SEGMENTS)
+
+    def cursors(self) -> dict[str, Cursor]:
+        """The cursors in the file."""
+        stored = self._cursor_table.load(self.state.cursors)
+        return {name: Cursor(*values) for name, values in stored}
+
+    def marks(self) -> Marks:
+        """The marks in the file."""
+        stored = self._mark_table.load(self.state.marks)
+        return Marks((name, Mark(*values)) for name, values in stored)
+
+    def open_segments(self, max_bytes: int | None, cache_bytes: int) -> None:
+        """Check the segment files, and open a reader for them and for the file."""
+        rows = self._segment_table.load(self.state.segments)
+        files = [SegmentFile(name, *values) for name, values in rows]
+        self.segments = SegmentFileWriter(self._path, files, max_bytes)
+        for problem in problems_of(self._path, (file for file in files if file.end > self.state.first)):
+            raise problem
+        self.segments.remove_strangers()
+        self.reader = DiskReader(connect(self._path), self._path, cache_bytes)
+        self._files = JournalFiles(self._path)
+
+    def head_of(self, which: str, values: tuple[float, ...]) -> BatchHead | None:
+        """The first batch in this order, without its records."""
+        with as_journal_errors(self._path):
+            row = self.connection.execute(
+                f"select {HEAD_COLUMNS} from batches where {which} limit 1", values
+            ).fetchone()
+        if row is None:
+            return None
+        head = head_in(row)
+        if head is None:
+            raise damaged(self._path, f"the batch at {row[0]} is not what was written")
+        return head
+
+    def has_forgotten(self, first: int) -> bool:
+        """Whether the file has batches before this offset, which are to be deleted."""
+        return self._oldest_before(first) is not None
+
+    def check_files(self) -> None:
+        """JournalDamaged if the files are not there any more."""
+        self._files.check_all()
+        self.segments.check_all()
+
+    # ---------------------------------------------------------------- a transaction
+    def store(
+        self,
+        batches: Sequence[Batch],
+        start: Position,
+        end: Position,
+        *,
+        codec: str,
+        now: float,
+        cursors: Mapping[str, Cursor | None],
+        marks: Mapping[str, Mark | None],
+        closing: bool,
+    ) -> bool:
+        """Bring the files up to date: the log goes from ``start`` to ``end``, and the batches are new in it.
+
+        Returns whether to call :meth:`carry_over`.
+        """
+        if self._files.check() > _WAL_TOO_LONG:
+            self._shorten_wal()
+        self.segments.check()
+        file = self.segments.next_file(batches) if _large(batches) else None
+        forgotten = self.segments.forgotten_before(start.offset, file)
+        files: dict[str, tuple[int, int] | None] = dict.fromkeys((gone.name for gone in forgotten), None)
+        if file is not None:
+            files[file.name] = file.end, file.size
+        before = self.state
+        first_compressed = not self._compressed and any(batch.compressed for batch in batches)
+        try:
+            with as_journal_errors(self._path), transaction(self.connection):
+                # First of all: if the journal belongs to another process now, store nothing.
+                state = State(
+                    before.epoch,
+                    *start,
+                    *end,
+                    penstock.__version__ if first_compressed else before.software,
+                    codec,
+                    before.serial + 1,
+                    "" if closing else self._token,
+                    self._cursor_table.write(cursors),
+                    self._mark_table.write(marks),
+                    self._segment_table.write(files),
+                )
+                if not write_state(self.connection, state, before.opened):
+                    raise self._not_ours_any_more()
+                if first_compressed:
+                    note_compressed(self.connection)
+                # Deleted before, so that the new batches get their pages and the file does not grow.
+                self._delete_before(start.offset, end.before - before.end.before, len(batches))
+                if file is not None:
+                    self.segments.write(file, batches)
+                self.connection.executemany(_INSERT, _rows(batches, before.end.before, now, file))
+        except BaseException as error:
+            self.segments.undo(certain=isinstance(error, _NOTHING_STORED))
+            raise
+        self._lock.seal(state.epoch, state.serial)
+        self.state = state
+        self._compressed |= first_compressed
+        if files:
+            self._segment_table.written(files, state.segments)
+            self.reader.forget(forgotten)
+            self.segments.committed(file, forgotten)
+        if cursors:
+            self._cursor_table.written(cursors, state.cursors)
+        if marks:
+            self._mark_table.written(marks, state.marks)
+        return first_compressed or bool(state.opened and state.opened != before.opened)
+
+    def _not_ours_any_more(self) -> JournalInUse:
+        return JournalInUse(
+            f"the journal {self._path} was opened by another gateway, although this one has it open: was the "
+            f"file {self._path}-lock removed? This one stores nothing any more; let one of the two run"
+        )
+
+    def _oldest_before(self, first: int) -> BatchHead | None:
+        return self.head_of("first < ? order by first", (first,))
+
+    def _delete_before(self, first: int, added_bytes: int, added_rows: int) -> None:
+        oldest = self._oldest_before(first)
+        if oldest is None:
+            return
+        self.connection.execute(
+            "delete from batches where first <= (select max(first) from (select first from batches "
+            "where first < ? and before <= ? order by first limit ?))",
+            (
+                first,
+                oldest.position.before + max(_DELETED_AT_ONCE, 4 * added_bytes),
+                max(_ROWS_DELETED_AT_ONCE, 4 * added_rows),
+            ),
+        )
+
+    # ---------------------------------------------------------------- the write-ahead log
+    def carry_over(self) -> None:
+        """Carry the log over into the main file; if another program reads now, a part waits until later."""
+        with as_journal_errors(self._path):
+            self.connection.execute("pragma wal_checkpoint(passive)").fetchone()
+
+    def _shorten_wal(self) -> None:
+        """Keep the write-ahead log from growing forever.
+
+        SQLite itself carries it over into the main file whenever it has ``WAL_BYTES``, and then starts it
+        again, unless somebody happens to be reading. This is for the case that somebody always is.
+        """
+        # On a full disk the append may still find room in the log that is there.
+        with self.reader.lock, suppress(JournalFull), as_journal_errors(self._path):
+            # Our own readers are waiting; for the reader of a stranger, every append would wait in vain.
+            self.connection.execute("pragma busy_timeout = 0")
+            try:
+                self.empty_wal()
+            finally:
+                self.connection.execute(f"pragma busy_timeout = {BUSY_MILLISECONDS}")
+
+    def empty_wal(self) -> None:
+        """Carry the whole log over, and begin a new one."""
+        self.connection.execute("pragma wal_checkpoint(truncate)").fetchone()
+
+    # ---------------------------------------------------------------- the end
+    def wait_longer(self) -> None:
+        """Wait longer for another program that has the file locked: what follows cannot be tried again."""
+        with as_journal_errors(self._path):
+            self.connection.execute(f"pragma busy_timeout = {_PATIENCE_AT_THE_END}")
+
+    def close(self) -> None:
+        """Close the files."""
+        self.reader.close()
+        self.segments.close()
+        self.connection.close()
+
+
+def _rows(
+    batches: Sequence[Batch], before: int, now: float, file: SegmentFile | None
+) -> Iterator[tuple[object, ...]]:
+    place = place_in(file, batches) if file is not None else 0
+    for batch in batches:
+        crc = batch_checksum(batch, before, now)
+        head = batch.first, batch.count, before, now, batch.format, crc
+        if file is None:
+            yield *head, batch.metadata, batch.payload, None, None, None, None
+        else:
+            yield *head, b"", b"", file.name, place, len(batch.metadata), len(batch.payload)
+        before += batch.nbytes
+        place += batch.nbytes
