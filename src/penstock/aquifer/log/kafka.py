@@ -25,31 +25,24 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
-import msgspec
-
-from penstock.aquifer.errors import (
-    JournalDamaged,
-    JournalError,
-    JournalInUse,
-    JournalTooNew,
-    JournalUnavailable,
-)
+from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
+from penstock.aquifer.log.annotated_journal import AnnotatedJournal
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
-from penstock.aquifer.log.journal import (
-    Cursor,
-    Held,
-    Journal,
-    a_bound,
-    an_age,
-    check_codec,
-    lacks_zstd,
-    remaining,
-)
+from penstock.aquifer.log.journal import Cursor, Held, a_bound, an_age, lacks_zstd, remaining
 from penstock.aquifer.log.kafka_index import BatchPlace, KafkaIndex
 from penstock.aquifer.log.kafka_reader import KafkaBatchReader
 from penstock.aquifer.log.kafka_segments import IndexSegments
+from penstock.aquifer.log.kafka_state import (
+    FORMAT,
+    FORMAT_WITH_ZSTD,
+    KafkaLogState,
+    changes_of,
+    cursors_in,
+    log_state_in,
+    marks_in,
+)
 from penstock.aquifer.log.kafka_topics import KafkaTopics
-from penstock.aquifer.log.marks import Mark, Marks
+from penstock.aquifer.log.marks import Marks
 from penstock.aquifer.records.batch import Batch
 from penstock.aquifer.records.compression import knows_zstd
 from penstock.arguments import a_count, a_flag, a_number
@@ -60,30 +53,11 @@ __all__ = ["KafkaJournal"]
 _log = logging.getLogger("penstock.aquifer")
 
 _MIB: Final = 1024 * 1024
-_FORMAT: Final = 1
-_FORMAT_WITH_ZSTD: Final = 2
-"""The same with batches that are compressed, which earlier versions could not read."""
-_STATE: Final = "log"
-_CURSOR: Final = "cursor "
-_MARK: Final = "mark "
 _DELETE_EVERY: Final = 1.0
 """Seconds between two requests to delete what was forgotten."""
 
 
-class _LogState(msgspec.Struct, array_like=True, frozen=True):
-    """What the compacted topic says about the log as a whole."""
-
-    format: int
-    epoch: str
-    codec: str
-    first: int
-    before: int
-    owner: str
-    topic_id: str = ""
-    """Of the topic with the batches; empty if the brokers are too old to tell."""
-
-
-class KafkaJournal(Journal):
+class KafkaJournal(AnnotatedJournal):
     """Keeps records in a Kafka topic until their number, their size or their age reaches a bound.
 
     ``brokers`` is ``host:port``, or several with commas; ``settings`` are properties of librdkafka for the
@@ -147,8 +121,8 @@ class KafkaJournal(Journal):
     # ---------------------------------------------------------------- opening
     def _load(self) -> None:
         stored = self._topics.state()
-        state = self._state_in(stored.get(_STATE)) or _LogState(_FORMAT, secrets.token_hex(6), "", 0, 0, "")
-        if state.format == _FORMAT_WITH_ZSTD and not knows_zstd():
+        state = log_state_in(stored, self.path) or KafkaLogState(FORMAT, secrets.token_hex(6), "", 0, 0, "")
+        if state.format == FORMAT_WITH_ZSTD and not knows_zstd():
             raise lacks_zstd(self.path)
         self.epoch, self._codec, self._format = state.epoch, state.codec, state.format
         self._topic_id = self._topics.topic_id()
@@ -158,17 +132,9 @@ class KafkaJournal(Journal):
         if not self._read_with_segments(stored, start):
             self._read_everything(start)
         self.first, self.head = self._index.start.offset, self._index.end.offset
-        self._cursors = {
-            key.removeprefix(_CURSOR): Cursor(*msgspec.msgpack.decode(value))
-            for key, value in stored.items()
-            if key.startswith(_CURSOR)
-        }
-        self._marks = Marks(
-            (key.removeprefix(_MARK), Mark(*msgspec.msgpack.decode(value)))
-            for key, value in stored.items()
-            if key.startswith(_MARK)
-        )
-        self._saved: _LogState | None = None
+        self._cursors = cursors_in(stored)
+        self._marks = Marks(marks_in(stored))
+        self._saved: KafkaLogState | None = None
         self._store((), {}, self._index.end)  # From here on the log says whose it is.
         self._opened = True
 
@@ -209,15 +175,6 @@ class KafkaJournal(Journal):
                 self._missing(place.position)
                 self._follows(place, batch)
 
-    def _state_in(self, value: bytes | None) -> _LogState | None:
-        if value is None:
-            return None
-        if msgspec.msgpack.decode(value)[0] > _FORMAT_WITH_ZSTD:
-            raise JournalTooNew(
-                f"the log {self.path} was written by a later version of Penstock; update this one"
-            )
-        return msgspec.msgpack.decode(value, type=_LogState)
-
     def _another_topic(self) -> JournalDamaged:
         # With the epoch and the cursors of the lost log, readers would take new records for old ones.
         topic = self._address.topic
@@ -246,12 +203,6 @@ class KafkaJournal(Journal):
     def held_from(self, low_watermark: int) -> Held:
         """What is left if every batch that ends at or before ``low_watermark`` is forgotten."""
         return self._held_after(self._index.position_of(low_watermark))
-
-    def use_codec(self, codec: str) -> None:
-        """Say what the records are encoded with; JournalError if there are records of another codec."""
-        self._check_open()
-        check_codec(self, self._codec, codec)
-        self._codec = codec
 
     def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
         """Store the batches, in one transaction that Kafka has committed when this returns.
@@ -308,31 +259,13 @@ class KafkaJournal(Journal):
             self._forget_before(self._index.position_of(low_watermark))
         if self._max_age is not None:
             reachable = self._index.position_of(low_watermark if needed is None else needed)
-            oldest = (time.time() if now is None else now) - self._max_age
+            oldest = (self._now() if now is None else now) - self._max_age
             self._forget_before(min(self._index.position_younger_than(int(oldest * 1000)), reachable))
-
-    @property
-    def cursors(self) -> Mapping[str, Cursor]:
-        """The durable subscribers, by id, as they are now."""
-        return dict(self._cursors)
 
     def save_cursor(self, name: str, cursor: Cursor | None) -> None:
         """Remember, or with None forget, a cursor; stored with the next :meth:`append` or :meth:`flush`."""
-        self._check_open()
-        if cursor is None:
-            self._cursors.pop(name, None)
-        else:
-            self._cursors[name] = cursor
+        super().save_cursor(name, cursor)
         self._unsaved[name] = cursor
-
-    @property
-    def marks(self) -> Mapping[str, str]:
-        """The marks, as they are now: a view, not a copy."""
-        return self._marks.values
-
-    def has_space_for_mark(self, name: str) -> bool:
-        """Whether a mark of this name can be stored."""
-        return self._marks.have_space_for(name, time.time())
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last :meth:`append`, and delete what was forgotten."""
@@ -356,17 +289,11 @@ class KafkaJournal(Journal):
 
     # ---------------------------------------------------------------- storing
     def _store(self, batches: Sequence[Batch], new: Mapping[str, str | None], end: Position) -> None:
-        marks = self._marks.changes(new, time.time())
+        marks = self._marks.changes(new, self._now())
         if any(batch.compressed for batch in batches):
-            self._format = _FORMAT_WITH_ZSTD
+            self._format = FORMAT_WITH_ZSTD
         state, unsaved = self._state(), dict(self._unsaved)
-        changes: dict[str, bytes | None] = {}
-        if state != self._saved:
-            changes[_STATE] = msgspec.msgpack.encode(state)
-        for name, cursor in unsaved.items():
-            changes[_CURSOR + name] = None if cursor is None else msgspec.msgpack.encode(cursor)
-        for name, mark in marks.items():
-            changes[_MARK + name] = None if mark is None else msgspec.msgpack.encode(mark)
+        changes = changes_of(state if state != self._saved else None, unsaved, marks)
         if not batches and not changes:
             return
         segments = self._segments.changes(self._index)
@@ -408,18 +335,14 @@ class KafkaJournal(Journal):
         last = self._index.at(self.head - 1)
         for place, batch in owned.batches(0 if last is None else last.place):
             self._follows(place, batch)
-        self._marks.reload(
-            (key.removeprefix(_MARK), Mark(*msgspec.msgpack.decode(value)))
-            for key, value in stored.items()
-            if key.startswith(_MARK)
-        )
+        self._marks.reload(marks_in(stored))
         self.head = self._index.end.offset
         # Cursors that were saved are written again: the last ones are the true ones.
         self._unsaved = {name: self._cursors.get(name) for name in {*self._cursors, *self._unsaved}}
         self._broken = False
 
-    def _check_owner(self, stored: Mapping[str, bytes]) -> _LogState:
-        state = self._state_in(stored.get(_STATE))
+    def _check_owner(self, stored: Mapping[str, bytes]) -> KafkaLogState:
+        state = log_state_in(stored, self.path)
         if state is None or state.owner != self._owner:
             raise self._taken_over("Kafka has fenced it")
         return state
@@ -432,9 +355,11 @@ class KafkaJournal(Journal):
         self._topics.close()
         return JournalInUse(self._fenced)
 
-    def _state(self) -> _LogState:
+    def _state(self) -> KafkaLogState:
         first, before = self._index.start
-        return _LogState(self._format, self.epoch, self._codec, first, before, self._owner, self._topic_id)
+        return KafkaLogState(
+            self._format, self.epoch, self._codec, first, before, self._owner, self._topic_id
+        )
 
     def _remember(self, batches: Sequence[Batch]) -> None:
         self._recent.extend(batches)
