@@ -32,7 +32,7 @@ from penstock.feeds.feed import (
     UnknownScheme,
 )
 from penstock.feeds.http_listener import ListenerAddress
-from penstock.feeds.kafka_consumer import RecordsLost
+from penstock.feeds.kafka_topic import RecordsLost
 from penstock.feeds.line_sender import LineSender, SendingFailed
 from penstock.feeds.lines import (
     BadLines,

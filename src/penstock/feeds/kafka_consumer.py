@@ -1,4 +1,4 @@
-"""The consumer behind a feed of Kafka: partitions that come and go, demand, and what can be missing.
+"""The consumer behind a feed of Kafka: reading on demand, and partitions that come and go.
 
 Everything here runs on one thread, the one that belongs to the connection.
 """
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Final
 from penstock.feeds.connected import ConnectionLost
 from penstock.feeds.feed import BadFeed
 from penstock.feeds.kafka_positions import KafkaPositions
+from penstock.feeds.kafka_topic import PATIENCE, KafkaTopic, RecordsLost
 from penstock.kafka import BrokerErrors, KafkaAddress, broker_error, client_settings, is_refusal
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
-    from confluent_kafka.admin import AdminClient
 
-__all__ = ["KafkaReader", "KafkaSettings", "RecordsLost"]
+__all__ = ["KafkaReader", "KafkaSettings"]
 
 _log = logging.getLogger("penstock.feeds")
 
@@ -32,8 +32,6 @@ _QUEUED: Final = 20_000
 """So much is read ahead at most: KiB, and records."""
 _WAIT: Final = 0.25
 """Seconds for which a read waits for the first record."""
-_PATIENCE: Final = 10.0
-"""Seconds for an answer."""
 _RESTS: Final = 30
 """How often in a row it rests, a second each time, before the partitions are paused.
 
@@ -44,8 +42,6 @@ _SESSION_MS: Final = 10_000
 _COMMIT_EVERY: Final = 0.5
 _LOOK_EVERY: Final = 5.0
 """Seconds between two looks at the topic: it may have more partitions, or have been deleted."""
-_RECOVERY: Final = 5.0
-"""Seconds for a broker that was just started to find the end of its log."""
 _HAND_OVER: Final = 30.0
 """Seconds that others of the group wait at most for what we have read to become safe."""
 
@@ -67,18 +63,6 @@ class KafkaSettings:
     """Whether records keep the times that Kafka has for them."""
 
 
-class RecordsLost(Exception):
-    """Records that come next are not in the topic any more."""
-
-    def __init__(self, text: str, positions: Mapping[int, int], count: int, goes_on_at: str) -> None:
-        super().__init__(text)
-        self.positions = positions
-        """Where it could go on, by partition."""
-        self.count = count
-        """How many offsets are missing, as far as that is known."""
-        self.goes_on_at = goes_on_at
-
-
 class KafkaReader:
     """One consumer, from its connection to its end."""
 
@@ -91,7 +75,7 @@ class KafkaReader:
         self._positions = positions
         self._errors = BrokerErrors()
         self._consumer: Consumer | None = None
-        self._admin: AdminClient | None = None
+        self._topic = KafkaTopic(address, positions, self._errors, self._failure)
         self._assigned: set[int] = set()
         self._starts: dict[int, int] = {}
         """Where partitions begin of which nothing was ever read."""
@@ -114,7 +98,6 @@ class KafkaReader:
     def open(self) -> dict[int, int]:
         """Connect; return where partitions begin that are read from now on."""
         from confluent_kafka import Consumer, KafkaException
-        from confluent_kafka.admin import AdminClient
 
         settings = self._settings
         member: dict[str, object] = {"on_commit": self._told}
@@ -138,9 +121,9 @@ class KafkaReader:
             max_partition_fetch_bytes=1 << 20,
         )
         try:
-            self._admin = AdminClient(client_settings(self._address, self._errors))
+            self._topic.open()
             self._consumer = consumer = Consumer({**config, **member})
-            found = self._look()
+            found = self._topic.partitions()
             if settings.group is None:
                 self._assign(found)
             else:
@@ -174,7 +157,7 @@ class KafkaReader:
 
     def _wait_until_told(self, consumer: Consumer) -> None:
         """A commit that waits by itself does so for ever if there is no broker."""
-        deadline = time.monotonic() + _PATIENCE
+        deadline = time.monotonic() + PATIENCE
         consumer.pause(consumer.assignment())
         while self._telling and not self._errors.all_down and time.monotonic() < deadline:
             consumer.poll(0.05)
@@ -254,7 +237,7 @@ class KafkaReader:
             self._commit(consumer)
         if now - self._looked >= _LOOK_EVERY:
             self._looked = now
-            found = self._look()
+            found = self._topic.partitions()
             if self._settings.group is None and found - self._assigned:
                 self._assign(found)
 
@@ -282,7 +265,7 @@ class KafkaReader:
             number = message.partition()
             assert number is not None
             try:
-                self._check({number: self._positions.of(number) or 0})
+                self._topic.check(self._open_consumer(), {number: self._positions.of(number) or 0})
             except (RecordsLost, ConnectionLost) as problem:
                 return problem
             return ConnectionLost(error.str())  # It is there after all.
@@ -300,72 +283,6 @@ class KafkaReader:
             return BadFeed(f"{self._name}: another one has the name {self._settings.member} in the group")
         return ConnectionLost(self._errors.about(error))
 
-    # ---------------------------------------------------------------- the topic
-    def _look(self) -> set[int]:
-        """The partitions of the topic; it must be the one that the offsets belong to."""
-        from confluent_kafka import KafkaException, TopicCollection
-
-        assert self._admin is not None
-        topic = self._address.topic
-        asked = self._admin.describe_topics(TopicCollection([topic]), request_timeout=_PATIENCE)[topic]
-        try:
-            found = asked.result()
-        except KafkaException as failure:
-            error = broker_error(failure)
-            self._admin.poll(0)  # Errors that were noted meanwhile.
-            if error.code() == error.UNKNOWN_TOPIC_OR_PART:
-                raise ConnectionLost(f"there is no topic {topic}; create it, or check the name") from failure
-            raise self._failure(error) from failure
-        identity = str(found.topic_id)
-        numbers = {each.id for each in found.partitions}
-        positions = self._positions
-        if positions.topic_id not in (None, identity) and positions.any_taken():
-            before, positions.topic_id = positions.topic_id, identity
-            raise RecordsLost(
-                f"the topic {topic} was deleted and created again (its id was {before}, and is {identity})",
-                dict.fromkeys(numbers, 0),
-                0,
-                "the oldest records of the new topic",
-            )
-        positions.topic_id = identity
-        return numbers
-
-    def _check(self, positions: Mapping[int, int]) -> None:
-        """RecordsLost if what comes next is not there any more."""
-        from confluent_kafka import KafkaException, TopicPartition
-
-        consumer = self._open_consumer()
-        for number, offset in positions.items():
-            deadline = time.monotonic() + _RECOVERY
-            while True:
-                try:
-                    low, high = consumer.get_watermark_offsets(
-                        TopicPartition(self._address.topic, number), timeout=_PATIENCE
-                    )
-                except KafkaException as error:
-                    raise ConnectionLost(self._errors.about(broker_error(error))) from error
-                if offset <= high or time.monotonic() > deadline:
-                    break
-                time.sleep(_RECOVERY / 20)
-            if low <= offset <= high:
-                continue
-            what = f"partition {number} of {self._address.topic}"
-            if offset < low:
-                raise RecordsLost(
-                    f"the offsets {offset} to {low - 1} of {what} were deleted before they were read; keep "
-                    "more of the topic (retention.ms, retention.bytes)",
-                    {number: low},
-                    low - offset,
-                    f"offset {low}",
-                )
-            raise RecordsLost(
-                f"{what} ends at offset {high}, and the journal has what came before {offset}: the topic was "
-                "truncated",
-                {number: high},
-                0,
-                f"offset {high}",
-            )
-
     # ---------------------------------------------------------------- partitions
     def _assign(self, numbers: set[int]) -> None:
         """Without a group: read all partitions, and those that were added since."""
@@ -377,12 +294,12 @@ class KafkaReader:
 
     def _given(self, numbers: list[int]) -> None:
         """The group gives partitions to us."""
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import KafkaException
 
         consumer = self._open_consumer()
-        asked = [TopicPartition(self._address.topic, number) for number in numbers]
+        asked = self._topic.places(numbers)
         try:
-            committed = {each.partition: each.offset for each in consumer.committed(asked, timeout=_PATIENCE)}
+            committed = {each.partition: each.offset for each in consumer.committed(asked, timeout=PATIENCE)}
             where = self._where_to_start(numbers, committed)
         except KafkaException as error:
             self._problem = self._failure(broker_error(error))
@@ -398,27 +315,25 @@ class KafkaReader:
 
     def _where_to_start(self, numbers: list[int], committed: Mapping[int, int]) -> list[TopicPartition]:
         """After what we have read, or what the others of the group have."""
-        from confluent_kafka import TopicPartition
-
-        topic, consumer = self._address.topic, self._open_consumer()
+        consumer = self._open_consumer()
         known: dict[int, int] = {}
         # A partition that was added later is read from its beginning.
         from_now = self._settings.from_now and not self._positions.any_taken()
         for number in numbers:
             known[number] = max(self._positions.of(number) or -1, committed.get(number, -1))
             if known[number] < 0:
-                low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=_PATIENCE)
+                low, high = self._topic.bounds(consumer, number)
                 known[number] = high if from_now else low
                 if from_now and self._settings.group is None:
                     self._starts[number] = high
                 elif from_now:
                     self._positions.move(number, high)  # The group is told.
-        self._check(known)
-        return [TopicPartition(topic, number, offset) for number, offset in known.items()]
+        self._topic.check(consumer, known)
+        return self._topic.places_at(known)
 
     def _taken_away(self, numbers: list[int]) -> None:
         """Another member gets these; what we have read of them must be safe, and the group know it."""
-        from confluent_kafka import KafkaException, TopicPartition
+        from confluent_kafka import KafkaException
 
         consumer = self._open_consumer()
         if not self._positions.wait_until_stored(set(numbers) & self._assigned, _HAND_OVER):
@@ -434,17 +349,12 @@ class KafkaReader:
             self._commit(consumer)
         except KafkaException as error:
             _log.warning("%s: the group was not told of the last records: %s", self._name, error)
-        consumer.incremental_unassign([TopicPartition(self._address.topic, number) for number in numbers])
-        self._assigned -= set(numbers)
+        self._let_go(consumer, numbers)
         _log.info("%s: the group %s takes the partitions %s", self._name, self._settings.group, numbers)
 
     def _lost(self, numbers: list[int]) -> None:
         """The group has given them away already: we were silent for too long."""
-        from confluent_kafka import TopicPartition
-
-        consumer = self._open_consumer()
-        consumer.incremental_unassign([TopicPartition(self._address.topic, number) for number in numbers])
-        self._assigned -= set(numbers)
+        self._let_go(self._open_consumer(), numbers)
         _log.warning(
             "%s: the group %s gave the partitions %s to others, because this member was silent for too long; "
             "records that were on their way can be in the logs of both",
@@ -453,17 +363,18 @@ class KafkaReader:
             numbers,
         )
 
+    def _let_go(self, consumer: Consumer, numbers: list[int]) -> None:
+        consumer.incremental_unassign(self._topic.places(numbers))
+        self._assigned -= set(numbers)
+
     def _commit(self, consumer: Consumer) -> None:
         """Tell the group what is in the journal; :meth:`_told` says whether it has heard."""
-        from confluent_kafka import TopicPartition
-
         ends = self._positions.uncommitted(self._assigned)
         if not ends:
             return
         self._positions.commit(ends)
         self._telling += 1
-        offsets = [TopicPartition(self._address.topic, number, end) for number, end in ends.items()]
-        consumer.commit(offsets=offsets, asynchronous=True)
+        consumer.commit(offsets=self._topic.places_at(ends), asynchronous=True)
 
     def _told(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
         self._telling -= 1

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from penstock.delivery import Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost, down
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
-from penstock.feeds.kafka_consumer import KafkaReader, KafkaSettings, RecordsLost
+from penstock.feeds.kafka_consumer import KafkaReader, KafkaSettings
 from penstock.feeds.kafka_positions import KafkaPositions
 from penstock.feeds.kafka_thread import ConsumerThread
+from penstock.feeds.kafka_topic import RecordsLost
 from penstock.feeds.lines import LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.kafka import KAFKA_PARAMETERS, KAFKA_SCHEMES, KafkaAddress, require_kafka
