@@ -114,16 +114,20 @@ from penstock.aquifer.security import (
     load_public,
     save_keys,
 )
-from penstock.aquifer.status import (
+from penstock.aquifer.source_status import (
     BadElements,
     ConnectionFigures,
+    SenderStatus,
+    SourceStatus,
+    StageStatus,
+)
+from penstock.aquifer.status import (
     CursorMove,
     CursorStatus,
     DepartedStatus,
     GatewayStatus,
     GroupStatus,
     Handover,
-    HopTimes,
     IdList,
     IdStatus,
     LeftOut,
@@ -132,12 +136,10 @@ from penstock.aquifer.status import (
     PartitionStatus,
     ProducerStatus,
     QueryReport,
-    SenderStatus,
     SessionStatus,
-    SourceStatus,
-    StageStatus,
     StreamStatus,
 )
+from penstock.aquifer.status_object import HopTimes
 from penstock.delivery import Delivery, FeedState
 from penstock.endpoint import Endpoint
 

@@ -11,7 +11,7 @@ import time
 from enum import IntEnum
 from typing import Final
 
-from penstock.aquifer.status import HopTimes
+from penstock.aquifer.status_object import HopTimes
 
 __all__ = ["Doing", "HopClock", "Samples"]
 

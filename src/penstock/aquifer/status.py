@@ -1,29 +1,23 @@
 """What a gateway says of itself: the answers of :meth:`penstock.aquifer.Gateway.status` and of a probe.
 
 On the wire a status is a JSON object. Its keys are older than the names of the attributes here, and stay:
-``floor`` is the low watermark, ``absent`` are the saved cursors. ``status["floor"]`` reads an attribute by
-its key on the wire, as a program does that was written when a status was a dict.
+``floor`` is the low watermark, ``absent`` are the saved cursors.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 from msgspec import UNSET, UnsetType, field
 
-from penstock.delivery import FeedState
+from penstock.aquifer.source_status import SourceStatus
+from penstock.aquifer.status_object import HopTimes, StatusObject
 
 __all__ = [
     "AdminAnswer",
-    "BadElements",
-    "ConnectionFigures",
     "CursorStatus",
     "DepartedStatus",
     "GatewayStatus",
     "GroupStatus",
     "Handover",
-    "HopTimes",
     "IdList",
     "IdStatus",
     "LeftOut",
@@ -32,39 +26,13 @@ __all__ = [
     "PartitionStatus",
     "ProducerStatus",
     "QueryReport",
-    "SenderStatus",
     "SessionStatus",
     "SourceStatus",
-    "StageStatus",
     "StreamStatus",
 ]
 
 
-class _Status(msgspec.Struct, kw_only=True):
-    """Every field has a default, because a gateway of another version may not send it."""
-
-    def __getitem__(self, key: str) -> Any:
-        for declared in msgspec.structs.fields(self):
-            if declared.encode_name == key:
-                return getattr(self, declared.name)
-        raise KeyError(key)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The JSON object on the wire, as a dict."""
-        shown: dict[str, Any] = msgspec.to_builtins(self)
-        return shown
-
-
-class HopTimes(_Status):
-    """Where the time went, in seconds on a monotonic clock since the gateway, or the session, began."""
-
-    waiting_for_demand: float = 0.0
-    """There were records, and nobody below took them."""
-    waiting_for_data: float = 0.0
-    working: float = 0.0
-
-
-class LogFigures(_Status):
+class LogFigures(StatusObject):
     """How the log is written."""
 
     times: HopTimes = field(default_factory=HopTimes)
@@ -83,7 +51,7 @@ class LogFigures(_Status):
     """The age of the oldest record in the log."""
 
 
-class ProducerStatus(_Status):
+class ProducerStatus(StatusObject):
     """A program that writes to the gateway."""
 
     name: str = ""
@@ -97,7 +65,7 @@ class ProducerStatus(_Status):
     """``waiting_for_demand`` is the time in which it waited for space, ``working`` that in the journal."""
 
 
-class QueryReport(_Status, omit_defaults=True):
+class QueryReport(StatusObject, omit_defaults=True):
     """What a query says about its last batch, in the probes by which it keeps its cursor."""
 
     name: str = ""
@@ -125,108 +93,7 @@ class QueryReport(_Status, omit_defaults=True):
     errors: int = 0
 
 
-class StageStatus(_Status):
-    """A stage of the stream that feeds the gateway."""
-
-    number: int = 0
-    name: str = ""
-    kind: str = "stage"
-    """``stage``, ``boundary`` if it has a queue, ``connection`` or ``reader``."""
-    upstreams: list[int] = field(default_factory=list)
-    requested: int = 0
-    emitted: int = 0
-    queued: int = 0
-    capacity: int | None = None
-    queued_bytes: int | None = None
-    capacity_bytes: int | None = None
-    runs_on: str = ""
-    times: HopTimes = field(default_factory=HopTimes)
-    by_operator: dict[str, float] = field(default_factory=dict)
-    """Seconds of work, by operator."""
-    peer: str = ""
-    """Of a reader of another gateway: its cursor there."""
-
-
-class BadElements(_Status):
-    """Elements that could not become records for the same reason."""
-
-    reason: str = ""
-    count: int = 0
-    at: float = 0.0
-    """When the last of them came, in seconds since 1970."""
-    kept: bool = False
-    """Whether they are dead letters; otherwise they were left out."""
-
-
-class SenderStatus(_Status):
-    """One of those who send to a feed."""
-
-    name: str = ""
-    open: int = 0
-    """How many connections, or requests, it has now."""
-    paused: int = 0
-    """How many of them are not read at the moment, because the gateway has no space."""
-    records: int = 0
-    bytes: int = 0
-    waiting_bytes: int = 0
-    capacity_bytes: int = 0
-    times: HopTimes = field(default_factory=HopTimes)
-
-
-class ConnectionFigures(_Status):
-    """The connections of a feed, all together."""
-
-    open: int = 0
-    paused: int = 0
-    """How many are not read at the moment, because the gateway has no space."""
-    records: int = 0
-    bytes: int = 0
-    """What they have sent, 0 if the feed does not count it."""
-    waiting_bytes: int = 0
-    capacity_bytes: int = 0
-    times: HopTimes = field(default_factory=HopTimes)
-    """The mean of all: ``waiting_for_demand`` is the time in which a socket was paused."""
-    senders: list[SenderStatus] = field(default_factory=list)
-    """The few that have sent most lately."""
-
-
-class SourceStatus(_Status):
-    """How far the source of a gateway has come."""
-
-    requested: int = 0
-    """How many elements the gateway has asked for."""
-    received: int = 0
-    skipped: int = 0
-    """How many elements the source has left out, because they could not become records."""
-    state: str | UnsetType = UNSET
-    """Of a feed: connecting, up or down."""
-    since: float | UnsetType = UNSET
-    """When the state began, in seconds since 1970."""
-    reason: str | UnsetType | None = UNSET
-    """Why the feed is down."""
-    attempts: int | UnsetType = UNSET
-    """How many attempts to connect have failed since the feed was up."""
-    bad: list[BadElements] | UnsetType = UNSET
-    """The newest reasons why elements could not become records."""
-    waiting: int | UnsetType = UNSET
-    """How many elements have arrived and are not in the log yet."""
-    times: HopTimes | UnsetType = UNSET
-    stages: list[StageStatus] | UnsetType = UNSET
-    """The stages of the stream that the gateway subscribes to, from its source down."""
-    connections: ConnectionFigures | UnsetType = UNSET
-    """The sockets of the senders, if the source is a feed that listens."""
-
-    @classmethod
-    def of(cls, requested: int, received: int, skipped: int, state: FeedState | None) -> SourceStatus:
-        """The figures of a source and, if it is a feed, its state."""
-        shown = cls(requested=requested, received=received, skipped=skipped)
-        if state is not None:
-            shown.state, shown.since, shown.reason = state.status, state.since, state.reason
-            shown.attempts = state.attempts
-        return shown
-
-
-class SessionStatus(_Status):
+class SessionStatus(StatusObject):
     """A subscriber that is here."""
 
     number: int = field(default=0, name="session")
@@ -271,7 +138,7 @@ class SessionStatus(_Status):
     """In a list for an administrator: what the access list calls the owner."""
 
 
-class CursorStatus(_Status):
+class CursorStatus(StatusObject):
     """A durable subscriber that is away: its saved cursor."""
 
     acknowledged: int = 0
@@ -288,7 +155,7 @@ class CursorStatus(_Status):
     """What it has said about its last batches, if it is a query; the newest comes last."""
 
 
-class DepartedStatus(_Status):
+class DepartedStatus(StatusObject):
     """The subscribers that have left, together."""
 
     subscribers: int = 0
@@ -298,7 +165,7 @@ class DepartedStatus(_Status):
     """The highest offset that one of them had acknowledged."""
 
 
-class LeftOut(_Status):
+class LeftOut(StatusObject):
     """How many entries a shortened status does not show."""
 
     subscribers: int = 0
@@ -306,7 +173,7 @@ class LeftOut(_Status):
     groups: int = 0
 
 
-class MemberStatus(_Status):
+class MemberStatus(StatusObject):
     """A member of a reader group that is there."""
 
     name: str = ""
@@ -319,7 +186,7 @@ class MemberStatus(_Status):
     """Whether it leaves, and is still at work on the last records."""
 
 
-class PartitionStatus(_Status):
+class PartitionStatus(StatusObject):
     """A partition of a reader group."""
 
     number: int = 0
@@ -332,7 +199,7 @@ class PartitionStatus(_Status):
     """Whether a member may take it."""
 
 
-class GroupStatus(_Status):
+class GroupStatus(StatusObject):
     """A reader group: its partitions, and the members that share them."""
 
     name: str = ""
@@ -347,7 +214,7 @@ class GroupStatus(_Status):
     members: list[MemberStatus] = field(default_factory=list)
 
 
-class StreamStatus(_Status):
+class StreamStatus(StatusObject):
     """One of the streams of a gateway, in a list of them."""
 
     name: str = ""
@@ -371,7 +238,7 @@ class StreamStatus(_Status):
     """How many durable subscribers are away."""
 
 
-class GatewayStatus(_Status):
+class GatewayStatus(StatusObject):
     """The log, the source, the subscribers and the counters of a gateway at one moment.
 
     A gateway with several streams tells this of each; ``streams`` is the list of all.
@@ -417,7 +284,7 @@ class GatewayStatus(_Status):
     """In the answer to a probe: how much of ``subscribers`` and ``saved`` it does not show."""
 
 
-class IdStatus(_Status):
+class IdStatus(StatusObject):
     """A durable id in a list for an administrator: a session or a saved cursor."""
 
     id: str = ""
@@ -452,7 +319,7 @@ class IdStatus(_Status):
     times: HopTimes | UnsetType = UNSET
 
 
-class IdList(_Status):
+class IdList(StatusObject):
     """The durable ids of a gateway, and the sessions without one."""
 
     ids: list[IdStatus] = field(default_factory=list)
@@ -465,7 +332,7 @@ class IdList(_Status):
     """How many ids there are in all; absent if the gateway did not send a list."""
 
 
-class Handover(_Status):
+class Handover(StatusObject):
     """An id, or the name of a writer, that belongs to another key from now on."""
 
     id: str | UnsetType = UNSET
@@ -474,7 +341,7 @@ class Handover(_Status):
     acknowledged: int | UnsetType = UNSET
 
 
-class CursorMove(_Status):
+class CursorMove(StatusObject):
     """An id that continues at another offset from now on."""
 
     id: str = ""
@@ -484,7 +351,7 @@ class CursorMove(_Status):
     """and where it continues."""
 
 
-class AdminAnswer(_Status):
+class AdminAnswer(StatusObject):
     """What was done for an administrator: one of these."""
 
     evicted: SessionStatus | UnsetType = UNSET

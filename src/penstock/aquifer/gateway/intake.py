@@ -12,7 +12,7 @@ from penstock.aquifer.gateway.source_figures import connection_figures, stage_st
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.log import Log
 from penstock.aquifer.records import Record
-from penstock.aquifer.status import BadElements, SourceStatus
+from penstock.aquifer.source_status import BadElements, SourceStatus
 from penstock.bad_reasons import BadReason, ExplainingSource
 from penstock.delivery import BadRecord, ConnectionMeter, Delivery, FeedState
 from penstock.spec import UNBOUNDED, Publisher, Subscription, check_subscription, none_element, none_error

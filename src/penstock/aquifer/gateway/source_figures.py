@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.aquifer.status import ConnectionFigures, HopTimes, SenderStatus, StageStatus
+from penstock.aquifer.source_status import ConnectionFigures, SenderStatus, StageStatus
+from penstock.aquifer.status_object import HopTimes
 from penstock.delivery import FeedConnections, SenderFigures
 from penstock.spec import UNBOUNDED
 from penstock.streams import StageFigures
