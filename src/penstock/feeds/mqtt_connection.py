@@ -182,6 +182,7 @@ async def _log_in(
 
     first = b""
     answer: Packet | LargeMessage | None = None
+    came: Iterator[Packet | LargeMessage] = iter(())
     try:
         async with asyncio.timeout(_PATIENCE):
             while answer is None:
