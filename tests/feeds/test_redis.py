@@ -1,8 +1,11 @@
 """Redis streams: each entry becomes a record exactly once, whoever dies; nothing is read without demand."""
 
 import os
+import socketserver
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -379,3 +382,44 @@ def test_a_slow_reader_leaves_the_entries_in_redis_and_the_memory_flat(
         assert resident(gateway.pid) - memory < 20_000_000
         reader.subscription.cancel()
     client.config_set("appendonly", "yes")
+
+
+@contextmanager
+def _stranger(answer: bytes) -> Iterator[int]:
+    """The port of a server that gives everybody the same answer."""
+
+    class Answer(socketserver.BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(1000)
+            self.request.sendall(answer)
+            while self.request.recv(1000):
+                pass
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Answer) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join(PATIENCE)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        pytest.param(b"HTTP/1.1 400 Bad Request\r\n\r\n", id="a web server"),
+        pytest.param(b"$-5\r\n", id="a length below zero"),
+        pytest.param(b":many\r\n", id="a number that is none"),
+        pytest.param(b"*1\r\n" * 3000, id="lists within lists"),
+        pytest.param(b"|1\r\n", id="a kind that is not known"),
+        pytest.param(b"+OK\r\n" * 50, id="OK to everything"),
+    ],
+)
+def test_a_server_that_does_not_answer_as_redis_does_is_a_state(answer: bytes) -> None:
+    with (
+        _stranger(answer) as port,
+        feeds.open(f"redis://127.0.0.1:{port}/stream?group=g") as feed,
+        followed(feed),
+    ):
+        wait_until(lambda: feed.state.status == "down", f"the feed is {feed.state}")
+        assert "check the port" in str(feed.state)

@@ -10,8 +10,8 @@ import asyncio
 import logging
 import secrets
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -42,6 +42,7 @@ _PATIENCE: Final = 10.0
 _ACKNOWLEDGED: Final = 1000
 """How many ids are in one XACK."""
 
+_NOT_REDIS: Final = "the server does not answer as Redis does; check the port"
 _FATAL: Final = {
     "WRONGTYPE": "this key is not a stream; check the name in the URL",
     "NOPERM": "the user may not read this stream; allow XREADGROUP, XACK, XGROUP, XINFO, XREAD and EVALSHA",
@@ -112,7 +113,8 @@ class RedisFeed(ConnectedFeed):
 
         try:
             async with self._client() as client:
-                await self._join(client)
+                with _understood():
+                    await self._join(client)
                 _heed_cancel()
                 self.connected()
                 self._safe = asyncio.Event()
@@ -140,6 +142,8 @@ class RedisFeed(ConnectedFeed):
                 if code in str(error):
                     raise BadFeed(f"{self.name}: {reason}; the server says: {error}") from error
             raise ConnectionLost(f"the server says: {error}") from error
+        except exceptions.RedisError as error:
+            raise ConnectionLost(f"{_NOT_REDIS} ({error})") from error
 
     # ---------------------------------------------------------------- reading
     async def _deliveries(self, client: Redis) -> AsyncGenerator[Delivery, None]:
@@ -148,16 +152,17 @@ class RedisFeed(ConnectedFeed):
         pending: bytes | None = b"0"
         while True:
             given: list[bytes | str | int] = [*arguments, pending or b">", _ENTRIES, _BYTES]
-            trimmed, entries = await read(keys=[self._address.path], args=given)
-            _heed_cancel()
-            if trimmed:
-                self._missing(trimmed)
-            if pending is not None:
-                pending = entries[-1][0] if entries else None
-            elif not entries:
-                await self._arrival(client)
+            with _understood():
+                trimmed, entries = await read(keys=[self._address.path], args=given)
                 _heed_cancel()
-            new = [entry for entry in entries if self._is_new(*entry)]
+                if trimmed:
+                    self._missing(trimmed)
+                if pending is not None:
+                    pending = entries[-1][0] if entries else None
+                elif not entries:
+                    await self._arrival(client)
+                    _heed_cancel()
+                new = [entry for entry in entries if self._is_new(*entry)]
             if not new:
                 continue
             records: list[Any] = []
@@ -248,7 +253,8 @@ class RedisFeed(ConnectedFeed):
         while True:
             while self._unacknowledged:
                 some = [self._unacknowledged[i] for i in range(min(_ACKNOWLEDGED, len(self._unacknowledged)))]
-                await client.xack(self._address.path, self._settings.group, *some)
+                with _understood():
+                    await client.xack(self._address.path, self._settings.group, *some)
                 _heed_cancel()
                 for _ in some:
                     self._unacknowledged.popleft()
@@ -320,6 +326,17 @@ def _heed_cancel() -> None:
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         raise asyncio.CancelledError
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """ConnectionLost if the client cannot make sense of an answer, or we cannot."""
+    try:
+        yield
+    except BadFeed:
+        raise
+    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, OverflowError) as error:
+        raise ConnectionLost(f"{_NOT_REDIS} ({type(error).__name__}: {error})") from error
 
 
 def _call(loop: asyncio.AbstractEventLoop, function: Callable[[], None]) -> None:
