@@ -169,10 +169,10 @@ class SqliteWriter:
                 if first_compressed:
                     note_compressed(self.connection)
                 # Deleted before, so that the new batches get their pages and the file does not grow.
-                self._delete_before(start.offset, end.before - before.end.before, len(batches))
+                self._delete_before(start.offset, end.before - before.total, len(batches))
                 if file is not None:
                     self.segments.write(file, batches)
-                self.connection.executemany(_INSERT, _rows(batches, before.end.before, now, file))
+                self.connection.executemany(_INSERT, _rows(batches, before.total, now, file))
         except BaseException as error:
             self.segments.undo(certain=isinstance(error, _NOTHING_STORED))
             raise
