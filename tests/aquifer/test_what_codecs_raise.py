@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -22,7 +22,7 @@ from penstock.delivery import UP, Delivery, FeedState
 from penstock.spec import Publisher, Subscription
 from penstock.streams import Flux
 from penstock.streams.spi import ElementInbox
-from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually
+from tests.aquifer.faults.rigs import ANYWHERE, Numbers, eventually, file_descriptors
 
 ODD = [KeyboardInterrupt, SystemExit, GeneratorExit, asyncio.CancelledError, StopIteration]
 VALUES = [b"%d" % number for number in range(100)]
@@ -173,8 +173,10 @@ class Reader:
 def test_an_on_subscribe_that_asks_to_stop_leaves_no_connection(kind: type[BaseException]) -> None:
     with Gateway(Numbers(), ANYWHERE) as gateway:
         reader = Reader(kind)
+        before = file_descriptors()
         with pytest.raises(kind):
             AquiferPublisher(gateway.endpoint).subscribe(reader)
+        assert file_descriptors() == before
         assert reader.subscription.join(5)
         reader.subscription.request(1)  # It has no effect, and does not raise.
 
@@ -256,13 +258,3 @@ def test_a_ctrl_c_while_a_loop_asks_for_more_reaches_the_loop() -> None:
             inbox.subscription.request(10)
         inbox.subscription.cancel()
         assert inbox.subscription.join(10)
-
-
-def test_a_generator_that_is_closed_from_within_a_source_fails_it() -> None:
-    def numbers() -> Iterator[bytes]:
-        yield b"1"
-        raise GeneratorExit
-
-    with Gateway(Flux.from_iterable(numbers()), ANYWHERE) as gateway:
-        _, error = outcome(lambda: read(gateway.endpoint, []))
-    assert isinstance(error, SourceFailed)
