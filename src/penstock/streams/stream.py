@@ -40,6 +40,14 @@ class Stream(Generic[T]):
     _source: Source
     _ops: tuple[Op, ...]
 
+    def __init__(self, *arguments: object) -> None:
+        """Raise TypeError: a stream has a source, and each kind of source has a class method."""
+        kind = type(self).__name__
+        raise TypeError(
+            f"{kind}(…) does not make a stream: call the method for its source, for instance "
+            f"{kind}.just(element), or Flux.from_iterable(elements) for a collection"
+        )
+
     @classmethod
     def _of(cls, source: Source, ops: tuple[Op, ...] = ()) -> Self:
         stream = cls.__new__(cls)

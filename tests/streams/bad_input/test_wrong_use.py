@@ -368,3 +368,12 @@ def test_what_only_looks_like_a_number_is_refused_as_any_other_object() -> None:
         recorder = Recorder.of(stream)
         recorder.subscription.request(Several())  # type: ignore[arg-type]
         assert isinstance(recorder.error, RuleViolation)
+
+
+@pytest.mark.parametrize("kind", [Flux, Mono])
+@pytest.mark.parametrize("arguments", [(), ([1, 2],), (1, 2)])
+def test_a_stream_that_is_called_into_being_says_how_it_is_made(
+    kind: type[Any], arguments: tuple[Any, ...]
+) -> None:
+    with pytest.raises(TypeError, match=rf"{kind.__name__}\.just\(element\), or Flux\.from_iterable"):
+        kind(*arguments)
