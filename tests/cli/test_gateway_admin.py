@@ -95,7 +95,7 @@ def test_a_session_is_ended_by_its_id_or_its_number(
         (["evict", "nightly", "--session", "1"], 2, "which session?"),
         (["evict", "nightly"], 1, "nobody reads as 'nightly' at the moment"),
         (["evict", "--session", "99"], 1, "there is no session 99"),
-        (["forget", "nobody", "--yes"], 1, "there is no id 'nobody'"),
+        (["forget", "nobody", "--yes"], 1, "there is no id 'nobody'; `penstock gateway ls` lists them"),
         (["forget", "nobody"], 1, "there is no id 'nobody'"),
         (["give", "nightly", "no-such-file.pub", "--yes"], 2, "there is no key file"),
         (["give", "nobody", "none", "--yes"], 1, "there is no id 'nobody'"),

@@ -126,7 +126,7 @@ class Administration:
                 return session.status()
         if isinstance(who, str) and who in self._registry.cursors.saved:
             raise LookupError(f"nobody reads as {who!r} at the moment; to delete the id, forget it")
-        raise LookupError(f"there is no session {who!r}")
+        raise _unknown("session", who)
 
     def forget(self, name: str) -> IdStatus:
         """Delete an id and its cursor; a session that uses it ends."""
@@ -138,7 +138,7 @@ class Administration:
                 session.required = False
                 self._registry.end(session, SessionEvent.EVICTED)
         if before is None:
-            raise LookupError(f"there is no id {name!r}")
+            raise _unknown("id", name)
         self._registry.cursors.forget(name)
         return before
 
@@ -150,7 +150,7 @@ class Administration:
         cursors = self._registry.cursors
         cursor = cursors.saved.get(name)
         if cursor is None:
-            raise LookupError(f"there is no id {name!r}")
+            raise _unknown("id", name)
         cursors.leave(name, cursor._replace(owner=owner, remaining=cursor.lease_ms / 1000))
         return Handover(id=name, owner=owner, acknowledged=cursor.acknowledged)
 
@@ -167,7 +167,7 @@ class Administration:
                 self._registry.end(session, SessionEvent.EVICTED)
         cursor = cursors.saved.get(name)
         if cursor is None:
-            raise LookupError(f"there is no id {name!r}")
+            raise _unknown("id", name)
         moved = cursor._replace(acknowledged=offset, remaining=cursor.lease_ms / 1000)
         cursors.leave(name, moved)
         # At once, under the caller's lock: what the id needs from now on must not be forgotten meanwhile.
@@ -179,3 +179,7 @@ class Administration:
         if not self._transactions.give(query, owner):
             raise LookupError(f"nobody has published anything as {query!r}")
         return Handover(writer=query, owner=owner)
+
+
+def _unknown(kind: str, name: object) -> LookupError:
+    return LookupError(f"there is no {kind} {name!r}; `penstock gateway ls` lists them")
