@@ -114,13 +114,12 @@ class Parser(argparse.ArgumentParser):
         return ()
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
-        """Refuse a value that is not among the choices, with the one that was probably meant."""
+        """Refuse a value that is not among the choices, and add the one that was probably meant."""
         try:
             super()._check_value(action, value)
         except argparse.ArgumentError as error:
-            if meant := _meant(str(value), map(str, action.choices or ())):
-                raise argparse.ArgumentError(action, f"invalid choice: {value!r}{meant}") from None
-            raise error
+            error.message += _meant(str(value), map(str, action.choices or ()))
+            raise
 
 
 def _wants_debug(args: Sequence[str]) -> bool:
