@@ -94,6 +94,8 @@ class _PartitionRecipient(Recipient):
 class PartitionSubscription(AquiferSubscription):
     """Reads one partition for a member of a group."""
 
+    _recipient: _PartitionRecipient
+
     def __init__(
         self,
         subscriber: Subscriber[Any],
@@ -110,9 +112,8 @@ class PartitionSubscription(AquiferSubscription):
         look: Callable[[], object],
     ) -> None:
         self._inlet = _Inlet(subscriber)
-        self._own_recipient = _PartitionRecipient(self._inlet, side.endpoint, demand, sure_until, self.cancel)
         super().__init__(
-            self._own_recipient,
+            _PartitionRecipient(self._inlet, side.endpoint, demand, sure_until, self.cancel),
             side,
             sockets,
             unpacker,
@@ -173,7 +174,7 @@ class PartitionSubscription(AquiferSubscription):
     def confirm(self, until: float, acknowledged: int) -> None:
         """Nobody else reads this partition until then; and the gateway has heard what is acknowledged."""
         was_sure = self._is_sure()
-        self._own_recipient.sure_until = max(until, self._own_recipient.sure_until)
+        self._recipient.sure_until = max(until, self._recipient.sure_until)
         self._told = acknowledged
         if self.is_finished or not was_sure:
             self.wake()
@@ -245,7 +246,7 @@ class PartitionSubscription(AquiferSubscription):
 
     def _is_sure(self) -> bool:
         """Whether nobody else can be reading the partition at this moment."""
-        return moment() < self._own_recipient.sure_until
+        return moment() < self._recipient.sure_until
 
     def _deliverable(self) -> bool:
         return self._give_up_by is None and self._is_sure() and super()._deliverable()
