@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import threading
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from penstock.net.lifecycle import CloseReport, ConnectionState
 from penstock.net.loops import Landlord
 from penstock.net.metrics import TcpMetrics, Traffic
 from penstock.net.settings import SocketOption, TcpSettings
+from penstock.net.transport import call_on
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -217,8 +217,7 @@ class Connections:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # That loop is closed: nobody waits any more.
-                loop.call_soon_threadsafe(changed.set)
+            call_on(loop, changed.set)  # If that loop is closed, nobody waits any more.
 
         with self._lock:
             self._watching.append(tell)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.net.metrics import Traffic
 from penstock.net.settings import TcpSettings
 from penstock.net.tls import TlsSession
-from penstock.net.transport import Transport
+from penstock.net.transport import Transport, call_on
 
 if TYPE_CHECKING:
     from penstock.net.connections import Connections
@@ -32,15 +32,7 @@ class LoopBound:
         if get_ident() == self._thread:
             call(*arguments)
             return True
-        if self._loop.is_closed():
-            return False
-        try:
-            self._loop.call_soon_threadsafe(call, *arguments)
-        except RuntimeError:
-            if not self._loop.is_closed():
-                raise
-            return False
-        return True
+        return call_on(self._loop, call, *arguments)
 
     @property
     def on_closed_loop(self) -> bool:

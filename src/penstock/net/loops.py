@@ -13,6 +13,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from penstock.net.errors import NetError
 from penstock.net.lifecycle import CloseReport
+from penstock.net.transport import call_on
 from penstock.streams import Mono
 from penstock.streams.schedulers import BackgroundLoopScheduler, ProcessWide
 
@@ -241,12 +242,7 @@ class Disposable(ClosedByBlocks):
         """Begin to close on the loop. Returns whether there will be a report: not from a closed loop."""
         if self._is_of_parent:
             return False
-        if not self._report.done():
-            try:
-                self.loop.call_soon_threadsafe(self._begin_closing, grace)
-            except RuntimeError:  # The loop is closed.
-                return self._report.done()
-        return True
+        return self._report.done() or call_on(self.loop, self._begin_closing, grace) or self._report.done()
 
     def _begin_closing(self, grace: float) -> asyncio.Task[CloseReport]:
         if self._closing is None:

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from penstock.net.errors import ConnectionAborted, ReceiveStopped, SendRefused
 from penstock.net.receiver import Receiver, Turn
-from penstock.net.transport import HIGH_WATER, EventLoop, Flush, Transport
+from penstock.net.transport import HIGH_WATER, EventLoop, Flush, Transport, call_on
 from penstock.spec import Subscription, none_element, none_error, none_subscription
 from penstock.streams.spi import Link, asks_main_thread_to_stop
 
@@ -133,8 +133,8 @@ class Sender(ABC):
     def _on_loop(self, call: Callable[[], object]) -> None:
         if get_ident() == self._thread:
             call()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(call)
+        else:
+            call_on(self._loop, call)
 
     def _from_elsewhere(self, signal: Any) -> None:
         if signal is None:

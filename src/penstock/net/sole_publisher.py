@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from _thread import get_ident
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from penstock.arguments import whole
-from penstock.net.errors import ReceiverTaken
-from penstock.net.transport import EventLoop
+from penstock.net.errors import ConnectionAborted, ReceiverTaken
+from penstock.net.transport import EventLoop, call_on
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
 from penstock.streams.spi import drop_error
 
@@ -56,8 +55,8 @@ class SolePublisher(ABC, Generic[E]):
         check_subscriber(subscriber)  # §1.9
         if get_ident() == self._thread:
             self._welcome(subscriber)
-        else:
-            self.loop.call_soon_threadsafe(self._welcome, subscriber)
+        elif not call_on(self.loop, self._welcome, subscriber):
+            _refuse(subscriber, ConnectionAborted(f"the event loop of {self._name} is closed"))  # §1.9
 
     def _welcome(self, subscriber: Subscriber[E]) -> None:
         if self._taken_by is not None:
@@ -65,8 +64,7 @@ class SolePublisher(ABC, Generic[E]):
                 f"{self._name} is already received by {self._taken_by}; subscribe once and share what comes, "
                 "with receive().share()"
             )
-            subscriber.on_subscribe(_NOTHING)
-            tell_end(subscriber, taken)
+            _refuse(subscriber, taken)
             return
         self._taken_by = f"a {type(subscriber).__name__}"
         self._keep(subscriber)
@@ -89,18 +87,14 @@ class SolePublisher(ABC, Generic[E]):
         if get_ident() == self._thread:
             self._request(n)
         else:
-            self._on_loop(self._request, n)
+            call_on(self.loop, self._request, n)
 
     def cancel(self) -> None:
         """Stop receiving. The socket stays open and can send."""
         if get_ident() == self._thread:
             self._cancel()
         else:
-            self._on_loop(self._cancel)
-
-    def _on_loop(self, call: Callable[..., object], *arguments: Any) -> None:
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(call, *arguments)
+            call_on(self.loop, self._cancel)
 
     def _request(self, n: int) -> None:
         if self._cancelled:
@@ -136,6 +130,15 @@ def tell_end(subscriber: Subscriber[Any], error: BaseException | None) -> None:
             subscriber.on_error(error)
     except Exception as fault:
         drop_error(fault, "the end of receive()")  # §2.13
+
+
+def _refuse(subscriber: Subscriber[Any], error: BaseException) -> None:
+    try:
+        subscriber.on_subscribe(_NOTHING)
+    except Exception as fault:
+        drop_error(fault, "on_subscribe of the subscriber to receive()")  # §2.13
+    else:
+        tell_end(subscriber, error)
 
 
 class _NoDemand:

@@ -16,7 +16,16 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 if TYPE_CHECKING:
     from penstock.net.tls import TlsSession
 
-__all__ = ["HIGH_WATER", "EventLoop", "Flush", "SocketHandle", "TimerHandle", "Transport", "TransportEvents"]
+__all__ = [
+    "HIGH_WATER",
+    "EventLoop",
+    "Flush",
+    "SocketHandle",
+    "TimerHandle",
+    "Transport",
+    "TransportEvents",
+    "call_on",
+]
 
 
 HIGH_WATER: Final = 64 * 1024
@@ -53,6 +62,18 @@ class EventLoop(Protocol):
     def is_closed(self) -> bool:
         """Whether nothing will be called any more."""
         ...
+
+
+def call_on(loop: EventLoop, call: Callable[..., object], *arguments: Any) -> bool:
+    """Make a call in the next turn of a loop, from any thread. False if the loop is closed."""
+    try:
+        # Not after a look: the loop may be closed between the two.
+        loop.call_soon_threadsafe(call, *arguments)
+    except RuntimeError:
+        if not loop.is_closed():
+            raise
+        return False
+    return True
 
 
 class SocketHandle(Protocol):

@@ -45,7 +45,10 @@ class MemoryLoop:
     def call_soon(self, callback: Callable[..., object], /, *args: Any) -> None:
         self._ready.append(lambda: callback(*args))
 
-    call_soon_threadsafe = call_soon
+    def call_soon_threadsafe(self, callback: Callable[..., object], /, *args: Any) -> None:
+        if self._closed:
+            raise RuntimeError("Event loop is closed")
+        self.call_soon(callback, *args)
 
     def call_later(self, delay: float, callback: Callable[..., object], /, *args: Any) -> MemoryTimer:
         timer = MemoryTimer(lambda: callback(*args))

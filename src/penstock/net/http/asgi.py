@@ -8,9 +8,10 @@ from collections.abc import AsyncIterable, Awaitable, Callable, Iterable, Mappin
 from typing import Any
 
 from penstock.net.errors import ConnectionAborted, NetError
+from penstock.net.transport import call_on
 from penstock.spec import Subscriber
 from penstock.streams import Flux, Mono
-from penstock.streams.spi import AsyncIterableSource, FutureSource, Op, Source, flux_of, mono_of
+from penstock.streams.spi import AsyncIterableSource, FailedSource, FutureSource, Op, Source, flux_of, mono_of
 
 __all__ = [
     "App",
@@ -204,8 +205,9 @@ class _OnLoop(Source):
         """Attach now if we are on the loop, otherwise in its next turn."""
         if asyncio._get_running_loop() is self._loop:
             self._inner.attach(ops, downstream)
-        else:
-            self._loop.call_soon_threadsafe(self._inner.attach, ops, downstream)
+        elif not call_on(self._loop, self._inner.attach, ops, downstream):
+            error = ConnectionAborted(f"{self.label} has nothing to give: the server's event loop is closed")
+            FailedSource(error, self.label).attach(ops, downstream)
 
     def runs_on(self) -> str:
         """The loop of the server."""

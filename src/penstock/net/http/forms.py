@@ -19,6 +19,7 @@ from penstock.net.http.asgi import BadForm, FormTooLarge, NotAForm, PartSkipped,
 from penstock.net.http.multipart import PART_END, MultipartDecoder, MultipartEvent, PartHead, parameters_of
 from penstock.net.http.outflow import LARGE
 from penstock.net.http.reception import Reception
+from penstock.net.transport import call_on
 from penstock.streams import Flux, Single
 from penstock.streams.spi import DeferSource, as_stream, flux_of
 
@@ -178,8 +179,7 @@ class FormPart:
 
     def _left_by_its_reader(self) -> None:
         """The end, or the subscriber has cancelled: perhaps before its first step, and on any thread."""
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._leave)
+        call_on(self._loop, self._leave)
 
     def _leave(self) -> None:
         self._left.set()
@@ -258,8 +258,7 @@ class PartReader:
     def left_by_its_reader(self) -> None:
         """The subscriber has cancelled: perhaps before its first step, and on any thread."""
         self._cancelled = True
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._leave)
+        call_on(self._loop, self._leave)
 
     def _leave(self) -> None:
         self._left = True

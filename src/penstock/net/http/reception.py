@@ -25,6 +25,7 @@ from penstock.net.http.asgi import (
     steps_of,
 )
 from penstock.net.http.outflow import LARGE
+from penstock.net.transport import call_on
 from penstock.streams import Flux
 from penstock.streams.spi import DeferSource, as_stream, flux_of
 
@@ -130,8 +131,7 @@ class Reception:
 
     def _left_by_its_reader(self) -> None:
         """The reader has cancelled: perhaps before its first step, and on any thread."""
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(self.drop)
+        call_on(self.loop, self.drop)
 
     def drop(self) -> None:
         """Nobody reads any more: throw away what has arrived, and what still arrives."""

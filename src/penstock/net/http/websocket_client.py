@@ -29,6 +29,7 @@ from penstock.net.http.websockets import (
     converse,
 )
 from penstock.net.tls import Path, TlsSettings
+from penstock.net.transport import call_on
 from penstock.streams import Flux, Mono
 from penstock.streams.spi import AsyncIterableSource, flux_of
 
@@ -85,9 +86,7 @@ class WebSocketConnection:
 
     def abort(self) -> None:
         """Cut the connection, on any thread. The server sees no close frame."""
-        loop = self.socket.loop
-        if not loop.is_closed():
-            loop.call_soon_threadsafe(self._cut)
+        call_on(self.socket.loop, self._cut)
 
     def _cut(self) -> None:
         self._link.abort()

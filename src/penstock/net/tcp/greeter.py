@@ -21,6 +21,7 @@ from penstock.net.labels import address_text, new_id
 from penstock.net.proxies.introduction import Introduction
 from penstock.net.proxies.protocol import ProxyProtocol
 from penstock.net.tls import TlsSettings, alerting, choosing
+from penstock.net.transport import call_on
 
 __all__ = ["Greeter"]
 
@@ -51,9 +52,7 @@ class Greeter:
             self._welcome_soon(accepted, address)
             return
         self._waiting.append((accepted, address, time.monotonic()))
-        try:
-            self._loop.call_soon_threadsafe(self._take_next)
-        except RuntimeError:  # The loop is closed.
+        if not call_on(self._loop, self._take_next):
             self._drop_waiting()
 
     def lags(self, most: int) -> bool:
@@ -69,9 +68,7 @@ class Greeter:
         if asyncio.get_running_loop() is self._loop:
             self._close()
             return
-        try:
-            self._loop.call_soon_threadsafe(self._close)
-        except RuntimeError:
+        if not call_on(self._loop, self._close):
             self._drop_waiting()
 
     # ---------------------------------------------------------------- on the loop of the connections

@@ -8,7 +8,6 @@ was given back, that connection is closed and the caller opens its own.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ from penstock.net.metrics import PoolMetrics
 from penstock.net.settings import TcpSettings
 from penstock.net.tcp.pool_remote import Remote, Waiter
 from penstock.net.tcp.pooled_socket import Lease, PooledSocket
+from penstock.net.transport import call_on
 from penstock.streams.spi import renew_after_fork
 
 __all__ = ["Opening", "PoolLedger"]
@@ -131,7 +131,7 @@ class PoolLedger:
                 remote.sockets.discard(idle)
                 remote.grant()
         if idle is not None:
-            _on_its_loop(idle, idle.close)
+            call_on(idle.loop, idle.close)
         return await self._wait(where, waiter)
 
     async def _wait(self, where: str, waiter: Waiter) -> PooledSocket:
@@ -293,7 +293,7 @@ class PoolLedger:
         for waiter in waiters:
             waiter.wake()
         for pooled in idle:
-            _on_its_loop(pooled, pooled.close)
+            call_on(pooled.loop, pooled.close)  # If its loop is closed, so is the socket.
         await self._until_closed(grace)
         with self._lock:
             late = [
@@ -322,8 +322,7 @@ class PoolLedger:
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def tell() -> None:
-            with contextlib.suppress(RuntimeError):  # That loop is closed: nobody waits any more.
-                loop.call_soon_threadsafe(changed.set)
+            call_on(loop, changed.set)  # If that loop is closed, nobody waits any more.
 
         with self._lock:
             self._watching.append(tell)
@@ -337,8 +336,3 @@ class PoolLedger:
         finally:
             with self._lock:
                 self._watching.remove(tell)
-
-
-def _on_its_loop(pooled: PooledSocket, call: Callable[[], object]) -> None:
-    with contextlib.suppress(RuntimeError):  # Its loop is closed, and the socket with it.
-        pooled.loop.call_soon_threadsafe(call)

@@ -8,6 +8,7 @@ from typing import Any
 
 from penstock.net.errors import PoolClosed
 from penstock.net.tcp.pooled_socket import Owner, PooledSocket
+from penstock.net.transport import call_on
 
 __all__ = ["Remote", "Waiter"]
 
@@ -30,11 +31,7 @@ class Waiter:
 
     def wake(self) -> bool:
         """Let it look, from any thread. False if its loop is closed."""
-        try:
-            self.loop.call_soon_threadsafe(self._wake)
-        except RuntimeError:
-            return False
-        return True
+        return call_on(self.loop, self._wake)
 
     def _wake(self) -> None:
         if not self._future.done():

@@ -18,6 +18,7 @@ from penstock.net.lifecycle import CloseReport, ConnectionState, tell_state
 from penstock.net.loops import Disposable
 from penstock.net.metrics import UdpCounters, UdpMetrics, kernel_dropped
 from penstock.net.sender import Done, FlushRule
+from penstock.net.transport import call_on
 from penstock.net.udp.datagram import Address, Datagram
 from penstock.net.udp.multicast import Interface, Membership
 from penstock.net.udp.receiver import DatagramReceiver
@@ -234,11 +235,8 @@ class UdpChannel(Disposable):
         """Make a call on the socket's event loop: now if we are on it. False if that loop is closed."""
         if get_ident() == self._thread:
             call(*arguments)
-        elif self.loop.is_closed():
-            return False
-        else:
-            self.loop.call_soon_threadsafe(call, *arguments)
-        return True
+            return True
+        return call_on(self.loop, call, *arguments)
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:
