@@ -37,7 +37,7 @@ from penstock.aquifer.client import group
 from penstock.aquifer.client.demand import Turns
 from penstock.aquifer.protocol import extended_reader
 from penstock.spec import Subscription
-from penstock.streams import Flux
+from penstock.streams import Flux, on_dropped
 from tests.aquifer.faults.processes import GatewayProcess
 from tests.aquifer.faults.rigs import (
     ANYWHERE,
@@ -382,6 +382,38 @@ def test_a_subscriber_that_raises_leaves_and_another_gets_the_record(
         eventually(lambda: 11 in good.got)
         eventually(lambda: set(bad.got) | set(good.got) == set(range(20)))
         good.leave()
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_what_a_subscriber_raises_at_the_end_is_reported(kind: type[BaseException]) -> None:
+    class Leaving(Member):
+        def on_complete(self) -> None:
+            super().on_complete()
+            raise kind("on purpose")
+
+    dropped: list[BaseException] = []
+    with (
+        on_dropped(error=lambda error, where: dropped.append(error)),
+        Gateway(Flux.from_iterable(records(10)), ANYWHERE, limits=PATIENT) as gateway,
+    ):
+        member = join(gateway.endpoint, Leaving())
+        assert member.subscription.join(60)
+    assert [str(error) for error in dropped] == ["on purpose"]
+
+
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_member_whose_thread_is_asked_to_stop_ends_with_that(
+    monkeypatch: pytest.MonkeyPatch, kind: type[BaseException]
+) -> None:
+    def stop(self: GroupSubscription) -> float:
+        raise kind("on purpose")
+
+    monkeypatch.setattr(GroupSubscription, "_take_part", stop)
+    with Gateway(Flux.from_iterable(records(10)), ANYWHERE, limits=PATIENT) as gateway:
+        member = join(gateway.endpoint)
+        assert member.over.wait(60)
+        assert isinstance(member.error, kind)
+        assert member.subscription.join(60)
 
 
 def test_a_member_that_is_at_work_for_long_keeps_its_partitions() -> None:

@@ -463,6 +463,7 @@ def test_subscriptions_leave_no_threads_and_no_files_open_however_they_end() -> 
         ({"start": "oldest"}, "'earliest' or 'latest'"),
         ({"stop": True}, "stop=True"),
         ({"acknowledge": "never"}, "'auto', 'manual' or 'each'"),
+        ({"id": "me", "keep": False}, "remembers nothing for an optional reader"),
         ({"dialect": "Latin"}, "dialect='Latin'"),
         ({"window": 0}, "window=0"),
         ({"lease": 0}, "lease=0"),

@@ -199,7 +199,7 @@ class GroupSubscription:
                 self._look.clear()
         except _Left:
             pass
-        except Exception as error:
+        except BaseException as error:  # Also what asks a thread to stop: the subscriber waits for an end.
             self._fail(error)
         try:
             self._leave()
@@ -359,5 +359,5 @@ class GroupSubscription:
                 self.subscriber.on_error(self._error)
             else:
                 self.subscriber.on_complete()
-        except Exception as error:
+        except BaseException as error:  # Nobody is left on this thread who could receive it.
             drop_error(error, f"a member of the reader group {self.group}")  # §2.13

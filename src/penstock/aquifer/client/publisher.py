@@ -105,6 +105,10 @@ class AquiferPublisher(Publisher[Any]):
         self._endpoint = gateway_endpoint(endpoint, "AquiferPublisher")
         if id is not None and (not isinstance(id, str) or not id):
             raise ValueError(f"id={id!r}: give a name that is not empty, or None")
+        if id is not None and not keep:
+            raise ValueError(
+                "id=… and keep=False do not go together: the gateway remembers nothing for an optional reader"
+            )
         if group is not None and (not isinstance(group, str) or not group):
             raise ValueError(f"group={group!r}: give a name that is not empty, or None")
         if partitions is not None:
