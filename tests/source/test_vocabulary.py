@@ -21,7 +21,7 @@ WORDS_FOR_DEMAND = {"demand", "credit"}
 LEFT = {
     # The name of the field on the wire.
     "penstock.aquifer.protocol.extended_reader: shelf",
-    "penstock.aquifer.protocol.session_table: shelf",
+    "penstock.aquifer.protocol.session_opener: shelf",
     "penstock.aquifer.security.access: _complaint",
 }
 """Names with a retired word in them; the list only gets shorter."""

@@ -2,8 +2,8 @@
 
 There is no socket in here. The gateway tells a session what happened (:meth:`Session.handle`), sends the
 replies that it gets back, and asks the session for the records to send. Plain and extended peers differ in
-their tables and in how they get credit: see :mod:`~penstock.aquifer.protocol.plain_session` and
-:mod:`~penstock.aquifer.protocol.extended_session`.
+their tables and in how they get credit: see :mod:`~penstock.aquifer.protocol.plain_session`,
+:mod:`~penstock.aquifer.protocol.credited_session` and :mod:`~penstock.aquifer.protocol.extended_session`.
 
 Every change of :attr:`Session.state` is in the table. What a session finds out by itself, that it was
 overtaken for instance, is an event like any other.

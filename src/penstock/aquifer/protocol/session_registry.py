@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable, Container
 from itertools import count, islice
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from msgspec import UNSET
 
+from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.hop_clock import Doing, HopClock
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Cursor, Log
@@ -17,7 +18,7 @@ from penstock.aquifer.protocol.cursors import Cursors, LeaseClock, LowWatermark
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.messages import OnError, SubscribeFields
 from penstock.aquifer.protocol.plain_session import PlainSession
-from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, Reply, Session, SessionEvent
+from penstock.aquifer.protocol.session import FAREWELLS, DataPorts, Reply, Session, SessionEvent, refusal
 from penstock.aquifer.security import Caller
 from penstock.aquifer.status import (
     CursorStatus,
@@ -143,6 +144,13 @@ class SessionRegistry:
         if saved >= self._limits.max_durable:
             return f"{saved} durable subscribers are remembered already, and no more can be"
         return too_many_ids(caller, self.sessions.values(), self.cursors, self._limits)
+
+    def refuse(
+        self, envelope: tuple[bytes, ...], counter: str, text: str, code: ErrorCode, **more: Any
+    ) -> list[Reply]:
+        """Refuse what came in, and count it."""
+        self.counters[counter] += 1
+        return [Reply(envelope, refusal(text, code, **more))]
 
     # ---------------------------------------------------------------- coming and going
     def next_number(self) -> int:

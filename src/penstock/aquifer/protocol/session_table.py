@@ -7,10 +7,8 @@ gateway's server.
 
 from __future__ import annotations
 
-import logging
-import secrets
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
 
 from msgspec import UNSET
 
@@ -19,19 +17,11 @@ from penstock.aquifer.hop_clock import Samples
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
 from penstock.aquifer.protocol.administration import Administration
-from penstock.aquifer.protocol.admission import (
-    acknowledged_for,
-    format_for,
-    is_ahead,
-    problem_with,
-    start_for,
-    why_not,
-)
+from penstock.aquifer.protocol.admission import why_not
 from penstock.aquifer.protocol.extended_session import ExtendedSession
-from penstock.aquifer.protocol.frames import TOPIC_BYTES, Flag, Frame
+from penstock.aquifer.protocol.frames import Flag, Frame
 from penstock.aquifer.protocol.groups import Groups
 from penstock.aquifer.protocol.messages import (
-    VERSION,
     Complete,
     CompleteFields,
     Control,
@@ -39,10 +29,7 @@ from penstock.aquifer.protocol.messages import (
     Next,
     OnComplete,
     OnError,
-    OnSubscribe,
-    OnSubscribeFields,
     Subscribe,
-    SubscribeFields,
     commit_in,
     decode,
     extension,
@@ -50,7 +37,6 @@ from penstock.aquifer.protocol.messages import (
     put_in,
     unwrap,
 )
-from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.probes import Probes
 from penstock.aquifer.protocol.session import (
     FAREWELLS,
@@ -60,20 +46,13 @@ from penstock.aquifer.protocol.session import (
     Session,
     SessionEvent,
     SessionState,
-    refusal,
 )
-from penstock.aquifer.protocol.session_registry import (
-    SessionRegistry,
-    SourceView,
-    is_older,
-    same_subscriber,
-)
+from penstock.aquifer.protocol.session_opener import SessionOpener
+from penstock.aquifer.protocol.session_registry import SessionRegistry, SourceView
 from penstock.aquifer.protocol.stream_names import stream_in
 from penstock.aquifer.protocol.transactions import Transactions
-from penstock.aquifer.records import MSGPACK
 from penstock.aquifer.security import LOCAL, Access, Caller, Right
 from penstock.aquifer.status import GatewayStatus
-from penstock.spec import UNBOUNDED
 
 __all__ = ["SessionTable"]
 
@@ -82,10 +61,8 @@ _EVENTS: Final[Mapping[type, SessionEvent]] = {
     Complete: SessionEvent.COMPLETE,
     Error: SessionEvent.ERROR,
 }
-_log = logging.getLogger("penstock.aquifer")
 
 _GAP: Final = int(Flag.GAP)
-_AHEAD: Final = "ahead of the log"
 # Peers choose their routing ids. A session belongs to the key that opened it.
 _NOT_YOURS: Final = "this session belongs to another key: open a connection of your own"
 
@@ -124,9 +101,8 @@ class SessionTable:
         """What others write to this gateway, if it lets them."""
         self.administration = Administration(self.registry, self.transactions, log, limits, access)
         self.groups = Groups(registry, log, limits)
+        self._opener = SessionOpener(registry, self.groups, log, limits, ports, keep_plain=keep_plain)
         self.limits = limits
-        self._ports = ports
-        self._keep_plain = keep_plain
         self._probes = Probes(log, limits, self.registry, self.status)
         self._samples = Samples()
         self.elsewhere: Callable[[bytes], SessionRegistry | None] = lambda peer: None
@@ -188,40 +164,40 @@ class SessionTable:
         registry, peer = self.registry, envelope[0]
         if len(body) > self.limits.max_message:
             text = f"a control message of {len(body)} bytes; the limit is {self.limits.max_message}"
-            return self._refuse(envelope, "oversized", text, ErrorCode.BAD)
+            return registry.refuse(envelope, "oversized", text, ErrorCode.BAD)
         session = registry.sessions.get(peer)
         if session is not None and session.state is SessionState.CLOSED:
             registry.close(session)  # It ended by itself since the last tick.
             session = None
         if not registry.budgets.allow(peer if session is not None else caller.owner or caller.address, now):
             text = f"more than {self.limits.requests_per_second} requests per second: slow down"
-            return self._refuse(envelope, "too many requests", text, ErrorCode.BUSY, retry=1000)
+            return registry.refuse(envelope, "too many requests", text, ErrorCode.BUSY, retry=1000)
         try:
             message = decode(body)
         except ProtocolViolation as violation:
-            return self._refuse(envelope, "malformed", str(violation), ErrorCode.BAD)
+            return registry.refuse(envelope, "malformed", str(violation), ErrorCode.BAD)
         if (why := why_not(message, caller)) is not None:
-            return self._refuse(envelope, "not allowed", why, ErrorCode.AUTH)
+            return registry.refuse(envelope, "not allowed", why, ErrorCode.AUTH)
         if (asked := stream_in(message)) not in ("", self.name):
-            return self._refuse(envelope, "unknown stream", self._no_stream(asked), ErrorCode.STREAM)
+            return registry.refuse(envelope, "unknown stream", self._no_stream(asked), ErrorCode.STREAM)
         if (put := put_in(message)) is not None and isinstance(message, Next):
             return self.transactions.put(message, put, attached, envelope, now, caller)
         if (commit := commit_in(message)) is not None:
             return self.transactions.commit(commit, envelope, caller)
         if session is not None:
             if session.owner != caller.owner:
-                return self._refuse(envelope, "not allowed", _NOT_YOURS, ErrorCode.AUTH)
+                return registry.refuse(envelope, "not allowed", _NOT_YOURS, ErrorCode.AUTH)
             session.heard = self._clock.now
         if isinstance(message, Subscribe):
             if message.cancel:
                 return self._cancel(message, session, envelope, now)
             if (other := self.elsewhere(peer)) is not None and other.sessions[peer].owner != caller.owner:
-                return self._refuse(envelope, "not allowed", _NOT_YOURS, ErrorCode.AUTH)
+                return registry.refuse(envelope, "not allowed", _NOT_YOURS, ErrorCode.AUTH)
             return self._subscribe(message, session, envelope, now, caller)
         event = _EVENTS.get(type(message))
         if event is None:
             text = f"{type(message).__name__} is what a gateway says"
-            return self._refuse(envelope, "unexpected", text, ErrorCode.BAD)
+            return registry.refuse(envelope, "unexpected", text, ErrorCode.BAD)
         if session is None:
             if isinstance(message, Complete):
                 return [Reply(envelope, OnComplete())]
@@ -230,7 +206,7 @@ class SessionTable:
                 return [Reply(envelope, FAREWELLS[ended_by])]
             why = "perhaps the gateway was restarted" if ended_by is None else WHY_ENDED[ended_by]
             text = f"there is no subscription here: {why}; send Subscribe first"
-            return self._refuse(envelope, "no session", text, ErrorCode.SESSION)
+            return registry.refuse(envelope, "no session", text, ErrorCode.SESSION)
         return self._pass_on(session, event, message, envelope, now)
 
     def _pass_on(
@@ -258,12 +234,6 @@ class SessionTable:
         without = ", and the default one without a name" if "" in self._names else ""
         return f"there is no stream {asked!r} here: there are {', '.join(named)}{without}"
 
-    def _refuse(
-        self, envelope: tuple[bytes, ...], counter: str, text: str, code: ErrorCode, **more: Any
-    ) -> list[Reply]:
-        self.counters[counter] += 1
-        return [Reply(envelope, refusal(text, code, **more))]
-
     # ---------------------------------------------------------------- coming
     def _subscribe(
         self,
@@ -275,12 +245,15 @@ class SessionTable:
     ) -> list[Reply]:
         registry, fields = self.registry, extension(message.x)
         if fields is None or fields.v is UNSET:
-            return self._subscribe_plain(session, envelope, now, caller)
+            if session is not None:
+                registry.end(session, SessionEvent.CANCEL)
+            self._leave_elsewhere(envelope[0])
+            return self._opener.open_plain(envelope, now, caller)
         if fields.id is not UNSET and registry.owner_of(fields.id) not in (None, caller.owner):
             text = (
                 f"the id {fields.id!r} belongs to another key: choose another id, or use the key of its owner"
             )
-            return self._refuse(envelope, "not allowed", text, ErrorCode.AUTH)
+            return registry.refuse(envelope, "not allowed", text, ErrorCode.AUTH)
         if fields.probe is True and fields.admin is not UNSET:
             return [Reply(envelope, self.administration.answer(fields.admin))]
         if fields.probe is True and fields.group is not UNSET:
@@ -288,130 +261,28 @@ class SessionTable:
         if fields.probe is True:
             if fields.id is not UNSET and fields.id and registry.named(fields.id) is not None:
                 text = f"somebody is reading as {fields.id!r}, and acknowledges for itself"
-                return self._refuse(envelope, "refused: TAKEN", text, ErrorCode.TAKEN)
+                return registry.refuse(envelope, "refused: TAKEN", text, ErrorCode.TAKEN)
             if fields.id is not UNSET and (wrong := self.groups.why_not(fields, caller)) is not None:
                 text, code = wrong
-                return self._refuse(envelope, f"refused: {code}", text, code)
+                return registry.refuse(envelope, f"refused: {code}", text, code)
             return self._probes.ask(fields, envelope, now, caller)
         if isinstance(session, ExtendedSession) and session.fields == fields:
             # The same again: the answer was lost, or the request came twice. Nothing changes.
             self.counters["repeated Subscribe"] += 1
-            return [self._welcome(session, envelope, self._ports.open(session))]
+            return [self._opener.welcome(session, envelope)]
         peer = envelope[0]
         if peer in registry.ended and registry.ended[peer][0] == fields:
             text = "this subscription is over: open a new connection to subscribe again"
-            return self._refuse(envelope, "replayed Subscribe", text, ErrorCode.SESSION)
+            return registry.refuse(envelope, "replayed Subscribe", text, ErrorCode.SESSION)
         if session is not None:
             registry.end(session, SessionEvent.CANCEL)
         self._leave_elsewhere(peer)
-        return self._subscribe_extended(fields, envelope, now, caller)
-
-    def _subscribe_plain(
-        self, session: Session | None, envelope: tuple[bytes, ...], now: float, caller: Caller
-    ) -> list[Reply]:
-        registry, log = self.registry, self.log
-        if session is not None:
-            registry.end(session, SessionEvent.CANCEL)
-        self._leave_elsewhere(envelope[0])
-        if (text := registry.why_no_session(caller)) is not None:
-            return self._refuse(envelope, "too many subscribers", text, ErrorCode.BUSY, retry=1000)
-        number = registry.next_number()
-        session = PlainSession(envelope[0], log, log.first, self.limits, now, caller, number)
-        session.required = self._keep_plain
-        try:
-            port = self._ports.open(session)
-        except Exception as error:
-            # Ports or files have run out, which must not fail the subscribers that are here already.
-            text = f"no port could be opened for this subscriber: {error}; try later"
-            return self._refuse(envelope, "no port", text, ErrorCode.BUSY, retry=1000)
-        registry.add(session)
-        return [Reply(envelope, OnSubscribe(self._size(session.cursor, None), port))]
+        return self._opener.open_extended(fields, envelope, now, caller)
 
     def _leave_elsewhere(self, peer: bytes) -> None:
         """A connection has one session: if it read another stream until now, that is over."""
         if (other := self.elsewhere(peer)) is not None:
             other.end(other.sessions[peer], SessionEvent.CANCEL)
-
-    def _subscribe_extended(
-        self, fields: SubscribeFields, envelope: tuple[bytes, ...], now: float, caller: Caller
-    ) -> list[Reply]:
-        registry, log = self.registry, self.log
-        problem = problem_with(fields, log, self.limits) or self.groups.why_not(fields, caller)
-        if problem is not None:
-            text, code = problem
-            if is_ahead(fields, log):
-                if not self.counters[_AHEAD]:
-                    _log.error("a reader of %s is ahead of the log: %s", self.name or "the stream", text)
-                self.counters[_AHEAD] += 1
-            more = {"first": log.first, "head": log.head, "epoch": log.epoch}
-            if code is ErrorCode.SESSION:
-                more["retry"] = 1000
-            return self._refuse(envelope, f"refused: {code}", text, code, **more)
-        name = fields.id if fields.id is not UNSET else None
-        before = registry.replaced_by(fields, caller)
-        if any(is_older(fields, other.fields) for other in before):
-            text = "a later request of this subscriber was here before this one"
-            return self._refuse(envelope, "overtaken Subscribe", text, ErrorCode.SESSION)
-        for other in before:
-            same = same_subscriber(fields, other.fields)
-            registry.end(other, SessionEvent.CANCEL if same else SessionEvent.TAKEN_OVER)
-        if (full := registry.why_no_session(caller)) is not None:
-            return self._refuse(envelope, "too many subscribers", full, ErrorCode.BUSY, retry=1000)
-        if name is not None and name not in registry.cursors.saved:
-            if (full := registry.why_no_id(caller)) is not None:
-                counter = "too many durable subscribers"
-                return self._refuse(envelope, counter, full, ErrorCode.BUSY, retry=1000)
-            registry.cursors.came_from(name, caller)
-        saved = registry.cursors.come_back(name) if name is not None else None
-        session = ExtendedSession(
-            envelope[0],
-            log,
-            start_for(fields, saved, log),
-            self.limits,
-            now,
-            caller,
-            registry.next_number(),
-            fields=fields,
-            topic=secrets.token_bytes(TOPIC_BYTES),
-            format=format_for(fields) or MSGPACK,
-        )
-        # It may have read further than it has acknowledged: what was kept for it stays.
-        kept = [other.acknowledged for other in before if same_subscriber(fields, other.fields)]
-        if saved is not None:
-            kept.append(saved.acknowledged)
-        session.acknowledged = acknowledged_for(fields, session.cursor, kept, log)
-        registry.add(session)
-        return [self._welcome(session, envelope, self._ports.open(session))]
-
-    def _welcome(self, session: ExtendedSession, envelope: tuple[bytes, ...], port: int) -> Reply:
-        answer = OnSubscribeFields(
-            v=VERSION,
-            topic=session.topic.hex(),
-            epoch=self.log.epoch,
-            first=self.log.first,
-            next=session.cursor,
-            head=self.log.head,
-            fmt=session.format,
-            ackevery=self.log.ack_every_records,
-            maxframe=self.limits.max_frame,
-            lease=round(session.lease * 1000),
-            stream=self.name or UNSET,
-        )
-        if session.fields.pieces is not UNSET:
-            answer.pieces = True
-        if session.filter is not None:
-            answer.keys = True
-        if session.fields.shelf is not UNSET:
-            answer.shelf = self._ports.segment(session, session.fields.shelf) or UNSET
-        # How many records have one of the keys is not known.
-        size = self._size(session.cursor, session.to) if session.filter is None else UNBOUNDED
-        return Reply(envelope, OnSubscribe(size, port, x=answer))
-
-    def _size(self, start: int, to: int | None) -> int:
-        """How many records will come, as far as is known."""
-        # After a failure, a plain subscriber that counts must not take the last record for the end.
-        end = self.log.end if self.log.failure is None else None
-        return max(min(UNBOUNDED if stop is None else stop - start for stop in (to, end)), 0)
 
     # ---------------------------------------------------------------- going
     def _cancel(
