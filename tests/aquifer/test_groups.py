@@ -507,6 +507,26 @@ def test_two_restarts_of_the_gateway_lose_nothing_and_bring_nothing_twice(tmp_pa
     assert_in_order(joined)
 
 
+def test_what_a_member_has_settled_before_it_left_survives_a_kill_of_the_gateway(tmp_path: Path) -> None:
+    endpoint, path = free_endpoint(), tmp_path / "log.db"
+    arguments = (
+        f"lambda done: Flux.from_iterable([Record(b'', key=b'k%d' % (n % {KEYS})) for n in range(done, 300)])"
+        f".concat_with(Flux.never()), {endpoint!r}, journal=SqliteJournal({str(path)!r}), "
+        "limits=Limits(member_timeout=2.0)"  # The next member waits for so long after each restart.
+    )
+    for number in range(1, 4):
+        with GatewayProcess(arguments) as gateway:
+            member = join(endpoint, Member(100), partitions=1, patience=60)
+            eventually(has_handled(member, 100))
+            member.leave()
+            gateway.kill()
+        assert sorted(member.got) == list(range(number * 100 - 100, number * 100))
+
+
+def has_handled(member: Member, count: int) -> Callable[[], bool]:
+    return lambda: len(member.got) == count
+
+
 def test_members_of_a_log_that_is_gone_are_told() -> None:
     endpoint = free_endpoint()
     with Gateway(ByHand(), endpoint, limits=PATIENT) as gateway:

@@ -148,6 +148,10 @@ class FrontTable:
         (answer,) = self.say(message, peer)
         return answer
 
+    def late_answers(self) -> list[Control]:
+        """What the gateway answers to those that have waited."""
+        return self._read(self.table.answers(self.now))
+
     def grant(self, peer: bytes = b"peer", **figures: int) -> list[Control]:
         """Send a Next with these figures in x."""
         return self.say(Next(1, x=NextFields(**figures)), peer)

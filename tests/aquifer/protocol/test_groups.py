@@ -81,9 +81,13 @@ def about(name: str = "orders", member: str = "ann", **more: Any) -> GroupFields
 def beat(front: FrontTable, member: str = "ann", peer: bytes = b"", **more: Any) -> Control:
     fields = {name: more.pop(name) for name in ("from_", "lease", "epoch") if name in more}
     group = about(member=member, **more)
-    return front.ask(
-        Subscribe(x=SubscribeFields(v=1, probe=True, group=group, **fields)), peer or member.encode()
-    )
+    question = Subscribe(x=SubscribeFields(v=1, probe=True, group=group, **fields))
+    answers = front.say(question, peer or member.encode())
+    if group.leave is True and not answers:
+        front.log.flush()
+        answers = front.late_answers()
+    (answer,) = answers
+    return answer
 
 
 def state(answer: Control) -> GroupStatus:
@@ -256,6 +260,39 @@ def test_a_partition_is_taken_as_a_whole_under_its_own_name(
     beat(front, partitions=2)
     wanted = {"id": "orders/0-of-2", "group": about(partition=0, partitions=2), **fields}
     assert refused(front.ask(Subscribe(x=SubscribeFields(v=1, **wanted))))[0] == ErrorCode.BAD
+
+
+def test_who_leaves_is_answered_when_the_journal_has_what_it_has_acknowledged(front: FrontTable) -> None:
+    beat(front, partitions=2)
+    take(front, 0)
+    front.log.flush()
+    goodbye = Subscribe(x=SubscribeFields(v=1, probe=True, group=about(reads=[], acks=[(0, 5)], leave=True)))
+    assert front.say(goodbye, b"ann") == []
+    assert front.log.wants_flush
+    assert front.say(goodbye, b"ann") == [], "it asks again"
+    assert front.late_answers() == []
+    front.log.flush()
+    assert len(front.late_answers()) == 1
+    assert front.late_answers() == [], "once"
+
+
+def test_a_goodbye_that_a_journal_never_stores_is_forgotten(front: FrontTable) -> None:
+    beat(front, partitions=2)
+    goodbye = Subscribe(x=SubscribeFields(v=1, probe=True, group=about(leave=True)))
+    assert front.say(goodbye, b"ann") == []
+    front.pass_time(100)
+    front.log.flush()
+    assert front.late_answers() == []
+    assert front.say(goodbye, b"bob") != [], "there is nothing to store"
+    beat(front, "bob", partitions=2)
+
+
+def test_nobody_waits_for_a_writer_that_has_ended(front: FrontTable) -> None:
+    beat(front, partitions=2)
+    goodbye = Subscribe(x=SubscribeFields(v=1, probe=True, group=about(leave=True)))
+    assert front.say(goodbye, b"ann") == []
+    front.log.stores_no_more()
+    assert len(front.late_answers()) == 1
 
 
 def test_who_leaves_is_counted_as_long_as_it_is_at_work(front: FrontTable) -> None:

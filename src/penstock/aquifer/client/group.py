@@ -47,7 +47,7 @@ _SOON: Final = 0.1
 """Seconds until the next look at a group in which partitions change hands."""
 _USUALLY: Final = 0.5
 """The most seconds until the next look at one in which nothing happens."""
-_FAREWELL: Final = 2.0
+_FAREWELL: Final = 5.0
 """Seconds that a gateway has to hear that a member leaves."""
 
 

@@ -95,6 +95,8 @@ class LogWriter:
             self._keep_house()
         except BaseException as error:  # Also what asks a thread to stop: readers wait for an end.
             self._fail(error)
+        finally:
+            self._log.stores_no_more()
 
     def _fail(self, error: BaseException) -> None:
         # The text of a JournalError says it all; anything else is a defect, and has to be found.
@@ -323,7 +325,7 @@ class LogWriter:
                 return True
 
     def _look_after_the_house(self) -> None:
-        if time.monotonic() >= self._house_kept + _IDLE:
+        if self._log.wants_flush or time.monotonic() >= self._house_kept + _IDLE:
             self._keep_house()
 
     def _keep_house(self) -> None:

@@ -100,6 +100,12 @@ class Log:
         self._journal = journal
         self._wakers: tuple[Waker, ...] = ()
         self._unsaved: dict[str, Cursor | None] = {}
+        self._saves = 0
+        """How often a cursor was saved,"""
+        self._stored_saves: float = 0
+        """and how many of these times the journal has stored: all, once nothing is stored any more."""
+        self.wants_flush = False
+        """Whether somebody waits until cursors are stored."""
         self._submitted: deque[PendingAppend] = deque()
         self._closed: str | None = None
         """Why nothing that is submitted can be appended any more."""
@@ -248,6 +254,26 @@ class Log:
         """Store a cursor, or with None delete it, with the next transaction."""
         with self.changed:
             self._unsaved[name] = cursor
+            self._saves += 1
+
+    def store_cursors_soon(self) -> int:
+        """Let the writer store the cursors at once; returns what to ask :meth:`has_stored` for.
+
+        The threads that read are woken when it has.
+        """
+        with self.changed:
+            self.wants_flush = True
+            self.changed.notify_all()
+            return self._saves
+
+    def has_stored(self, saves: int) -> bool:
+        """Whether the journal has the cursors that had been saved by then."""
+        return self._stored_saves >= saves
+
+    def stores_no_more(self) -> None:
+        """The writer has ended: nobody needs to wait for it."""
+        self._stored_saves = float("inf")
+        self.wake_readers()
 
     # ---------------------------------------------------------------- writing from outside
     @property
@@ -299,10 +325,11 @@ class Log:
         :class:`~penstock.aquifer.JournalFull` and :class:`~penstock.aquifer.JournalLocked` say that nothing
         was stored, and that trying again may help.
         """
-        self._hand_over_cursors()
+        saves = self._hand_over_cursors()
         began = time.monotonic()
         self.clock.now(Doing.WORKING, began)
         self._journal.append(batches, marks)
+        self._stored_saves = saves
         figures = self._figures
         figures.commits += 1
         figures.commit_seconds += time.monotonic() - began
@@ -380,8 +407,11 @@ class Log:
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last transaction."""
-        self._hand_over_cursors()
+        saves, is_awaited, self.wants_flush = self._hand_over_cursors(), self.wants_flush, False
         self._journal.flush()
+        self._stored_saves = saves
+        if is_awaited:
+            self.wake_readers()
 
     def finish(self, failure: str | None) -> None:
         """Nothing more will be appended."""
@@ -410,11 +440,14 @@ class Log:
         finally:
             self._ended.set()
 
-    def _hand_over_cursors(self) -> None:
+    def _hand_over_cursors(self) -> int:
+        """Give the journal what was saved; returns how often that was, since the beginning."""
         with self.changed:
             unsaved, self._unsaved = self._unsaved, {}
+            saves = self._saves
         for name, cursor in unsaved.items():
             self._journal.save_cursor(name, cursor)
+        return saves
 
     def wake_readers(self) -> None:
         """Wake the threads that read the log."""

@@ -20,6 +20,7 @@ from penstock.aquifer.protocol.administration import Administration
 from penstock.aquifer.protocol.admission import why_not
 from penstock.aquifer.protocol.extended_session import ExtendedSession
 from penstock.aquifer.protocol.frames import Flag, Frame
+from penstock.aquifer.protocol.goodbyes import Goodbyes
 from penstock.aquifer.protocol.groups import Groups
 from penstock.aquifer.protocol.messages import (
     Complete,
@@ -29,6 +30,7 @@ from penstock.aquifer.protocol.messages import (
     Next,
     OnComplete,
     OnError,
+    OnSubscribe,
     Subscribe,
     commit_in,
     decode,
@@ -101,6 +103,7 @@ class SessionTable:
         """What others write to this gateway, if it lets them."""
         self.administration = Administration(self.registry, self.transactions, log, limits, access)
         self.groups = Groups(registry, log, limits)
+        self._goodbyes = Goodbyes(log)
         self._opener = SessionOpener(registry, self.groups, log, limits, ports, keep_plain=keep_plain)
         self.limits = limits
         self._probes = Probes(log, limits, self.registry, self.status)
@@ -257,7 +260,10 @@ class SessionTable:
         if fields.probe is True and fields.admin is not UNSET:
             return [Reply(envelope, self.administration.answer(fields.admin))]
         if fields.probe is True and fields.group is not UNSET:
-            return [Reply(envelope, self.groups.answer(fields, caller))]
+            reply = Reply(envelope, self.groups.answer(fields, caller))
+            if fields.group.leave is True and isinstance(reply.message, OnSubscribe):
+                return self._goodbyes.answer(reply, now)
+            return [reply]
         if fields.probe is True:
             if fields.id is not UNSET and fields.id and registry.named(fields.id) is not None:
                 text = f"somebody is reading as {fields.id!r}, and acknowledges for itself"
@@ -361,8 +367,8 @@ class SessionTable:
         return replies
 
     def answers(self, now: float) -> list[Reply]:
-        """The answers that peers wait for, and that there are now: to probes, and to commits."""
-        return [*self._probes.tick(now), *self.transactions.tick()]
+        """The answers that peers wait for, and that there are now: to probes, goodbyes and commits."""
+        return [*self._probes.tick(now), *self._goodbyes.tick(now), *self.transactions.tick()]
 
     def _revoke(self) -> list[Reply]:
         """If there is a new access list, end what it does not allow."""
