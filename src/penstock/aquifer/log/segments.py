@@ -242,6 +242,15 @@ class SegmentFileWriter:
                 return
         raise self._gone(newest)
 
+    def check_length(self) -> None:
+        """JournalDamaged if the newest file was cut: the next group would leave a hole, and hide that."""
+        newest = self._newest()
+        if newest is None or self._descriptor is None:
+            return
+        if (size := os.fstat(self._descriptor).st_size) < newest.size:
+            what = f"the file {self._path(newest)} has {size} bytes and should have {newest.size}"
+            raise damaged(self._journal, what)
+
     def check_all(self) -> None:
         """The same for all files. They are looked at only if the directory has changed."""
         self.check()
@@ -271,6 +280,8 @@ class SegmentFileWriter:
     def _begin(self, file: SegmentFile) -> int:
         self.close()
         if not os.path.isdir(self._folder):
+            if self._files:
+                raise self._gone(self.files[0])
             os.mkdir(self._folder, 0o700)
             give_to_owner_of(self._journal, self._folder)
             sync_directory(os.path.dirname(self._folder))
@@ -286,6 +297,7 @@ class SegmentFileWriter:
                 self._descriptor = os.open(self._path(file), os.O_RDWR | _NO_LINK | _BINARY)
             except FileNotFoundError:
                 raise self._gone(file) from None
+            self.check_length()
         return self._descriptor
 
     def _gone(self, file: SegmentFile) -> JournalDamaged:

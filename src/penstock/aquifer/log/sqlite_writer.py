@@ -75,6 +75,8 @@ class SqliteWriter:
         self._compressed = may_have_compressed(connection, path, state.first)
         """Whether the file says that batches in it may be compressed."""
         self._token = secrets.token_hex(8)
+        self._is_to_carry_over = False
+        """Whether the main file lacks something that it should say at once."""
         self._cursor_table = CheckedTable(connection, path, CURSORS)
         self._mark_table = CheckedTable(connection, path, MARKS)
         self._segment_table = CheckedTable(connection, path, SEGMENTS)
@@ -117,6 +119,10 @@ class SqliteWriter:
         """Whether the file has batches before this offset, which are to be deleted."""
         return self._oldest_before(first) is not None
 
+    def has_needless_segments(self, first: int) -> bool:
+        """Whether there are segment files whose space the next transaction gives back to the disk."""
+        return bool(self.segments.forgotten_before(first, None))
+
     def check_files(self) -> None:
         """JournalDamaged if the files are not there any more."""
         self._files.check_all()
@@ -142,6 +148,8 @@ class SqliteWriter:
         if self._files.check() > _WAL_TOO_LONG:
             self._shorten_wal()
         self.segments.check()
+        if batches:
+            self.segments.check_length()
         file = self.segments.next_file(batches) if _large(batches) else None
         forgotten = self.segments.forgotten_before(start.offset, file)
         files: dict[str, tuple[int, int] | None] = dict.fromkeys((gone.name for gone in forgotten), None)
@@ -187,7 +195,8 @@ class SqliteWriter:
             self._cursor_table.written(cursors, state.cursors)
         if marks:
             self._mark_table.written(marks, state.marks)
-        return first_compressed or bool(state.opened and state.opened != before.opened)
+        self._is_to_carry_over |= first_compressed or bool(state.opened and state.opened != before.opened)
+        return self._is_to_carry_over
 
     def _not_ours_any_more(self) -> JournalInUse:
         return JournalInUse(
@@ -214,9 +223,22 @@ class SqliteWriter:
 
     # ---------------------------------------------------------------- the write-ahead log
     def carry_over(self) -> None:
-        """Carry the log over into the main file; if another program reads now, a part waits until later."""
-        with as_journal_errors(self._path):
+        """Carry the log over into the main file; if another program reads now, a part waits until later.
+
+        On a full disk all of it waits until after the next transaction. The last one is safe in the log, and
+        its caller must not be told that it failed.
+        """
+        with suppress(*_NOTHING_STORED), as_journal_errors(self._path):
             self.connection.execute("pragma wal_checkpoint(passive)").fetchone()
+            self._is_to_carry_over = False
+
+    def restart_wal(self) -> bool:
+        """Carry the whole log over on a full disk, and let the next transaction write to its beginning.
+
+        The log keeps its length: what it has of the disk is ours. False if the main file has no space either,
+        or another program reads.
+        """
+        return self._carry_all_over("restart")
 
     def _shorten_wal(self) -> None:
         """Keep the write-ahead log from growing forever.
@@ -225,13 +247,18 @@ class SqliteWriter:
         again, unless somebody happens to be reading. This is for the case that somebody always is.
         """
         # On a full disk the append may still find room in the log that is there.
+        self._carry_all_over("truncate")
+
+    def _carry_all_over(self, how: str) -> bool:
         with self.reader.lock, suppress(JournalFull), as_journal_errors(self._path):
             # Our own readers are waiting; for the reader of a stranger, every append would wait in vain.
             self.connection.execute("pragma busy_timeout = 0")
             try:
-                self.empty_wal()
+                busy, *_ = self.connection.execute(f"pragma wal_checkpoint({how})").fetchone()
+                return not busy
             finally:
                 self.connection.execute(f"pragma busy_timeout = {BUSY_MILLISECONDS}")
+        return False
 
     def empty_wal(self) -> None:
         """Carry the whole log over, and begin a new one."""
