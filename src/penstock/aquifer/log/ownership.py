@@ -283,6 +283,14 @@ class JournalFiles:
         if self._status(self._index).st_ino != self._inodes[self._index]:
             raise JournalDamaged(self._what_happened(self._index))
 
+    def was_cut(self) -> JournalDamaged:
+        """The error for a write-ahead log that somebody has made shorter."""
+        return JournalDamaged(
+            f"the file {self._wal} was cut while the journal was in use, and nothing can be stored any more: "
+            "the newest records were in it. Stop the gateway. If nothing else has them, start it with "
+            "accept_loss=True (penstock gateway --accept-loss): what is left is kept and gets a new epoch"
+        )
+
     def _status(self, name: str) -> os.stat_result:
         try:
             return os.stat(name)

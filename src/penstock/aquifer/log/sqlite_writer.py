@@ -6,6 +6,7 @@ begins where the last one that was committed has ended.
 
 from __future__ import annotations
 
+import math
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,13 @@ from contextlib import suppress
 from typing import Final
 
 import penstock
-from penstock.aquifer.errors import JournalFull, JournalInUse, JournalLocked, JournalUnavailable
+from penstock.aquifer.errors import (
+    JournalDamaged,
+    JournalFull,
+    JournalInUse,
+    JournalLocked,
+    JournalUnavailable,
+)
 from penstock.aquifer.log import segments
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect
@@ -48,6 +55,9 @@ __all__ = ["SqliteWriter"]
 _MIB: Final = 1024 * 1024
 _WAL_TOO_LONG: Final = 4 * WAL_BYTES
 """If readers keep SQLite from restarting the write-ahead log beyond this size, they have to wait."""
+_WAL_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+"""Bytes that SQLite puts before the write-ahead log, and before each page in it."""
 _PATIENCE_AT_THE_END: Final = 5000
 """Milliseconds that the last transaction waits for another program, because it cannot be tried again."""
 _DELETED_AT_ONCE: Final = 16 * _MIB
@@ -75,6 +85,8 @@ class SqliteWriter:
         self._compressed = may_have_compressed(connection, path, state.first)
         """Whether the file says that batches in it may be compressed."""
         self._token = secrets.token_hex(8)
+        self._wal_bytes = 0
+        """How long the write-ahead log was when it was looked at last."""
         self._is_to_carry_over = False
         """Whether the main file lacks something that it should say at once."""
         self._cursor_table = CheckedTable(connection, path, CURSORS)
@@ -126,6 +138,7 @@ class SqliteWriter:
     def check_files(self) -> None:
         """JournalDamaged if the files are not there any more."""
         self._files.check_all()
+        self._check_wal()
         self.segments.check_all()
 
     # ---------------------------------------------------------------- a transaction
@@ -145,7 +158,7 @@ class SqliteWriter:
 
         Returns whether to call :meth:`carry_over`.
         """
-        if self._files.check() > _WAL_TOO_LONG:
+        if self._check_wal() > _WAL_TOO_LONG:
             self._shorten_wal()
         self.segments.check()
         if batches:
@@ -222,6 +235,29 @@ class SqliteWriter:
         )
 
     # ---------------------------------------------------------------- the write-ahead log
+    def _check_wal(self) -> int:
+        """JournalDamaged if somebody has cut the log, or removed a file; returns how long the log is.
+
+        SQLite would go on behind the cut, and after a crash it would find nothing of what is there.
+        """
+        nbytes = self._files.check()
+        if nbytes < self._wal_bytes and nbytes < self._wal_needed():
+            raise self._files.was_cut()
+        self._wal_bytes = nbytes
+        return nbytes
+
+    def _wal_needed(self) -> float:
+        """How long the log has to be. A program that carries all of it over may cut it as well."""
+        try:
+            with as_journal_errors(self._path):
+                _, frames, _ = self.connection.execute("pragma wal_checkpoint(passive)").fetchone()
+                (page_bytes,) = self.connection.execute("pragma page_size").fetchone()
+        except JournalDamaged:
+            return math.inf  # What is to be carried over is not there.
+        except _NOTHING_STORED:
+            return 0
+        return _WAL_HEADER + frames * (_FRAME_HEADER + page_bytes) if frames > 0 else 0
+
     def carry_over(self) -> None:
         """Carry the log over into the main file; if another program reads now, a part waits until later.
 
