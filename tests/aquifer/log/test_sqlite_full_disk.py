@@ -7,13 +7,14 @@ import os
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.aquifer.errors import JournalFull
+from penstock.aquifer.errors import JournalError, JournalFull
 from penstock.aquifer.log import Cursor, SqliteJournal
 from penstock.aquifer.records.batch import Batch
 from penstock.streams import Flux
@@ -188,6 +189,34 @@ def test_a_gateway_goes_on_when_its_readers_have_acknowledged_what_fills_the_dis
         eventually(lambda: "no space on the disk" in (gateway.status().stalled or ""))
 
         assert list(AquiferPublisher(gateway.endpoint, id="ann").flux()) == values
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the size of files cannot be limited here")
+@pytest.mark.parametrize("width", [1000, 10_000])
+def test_a_limit_on_the_size_of_files_is_named_and_nothing_is_lost(
+    open_sqlite: OpenSqlite, width: int
+) -> None:
+    import resource
+
+    journal = open_sqlite(cache_bytes=1)
+    stored = fill(journal, [20], width=width)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, usual[1]))
+
+    def append_for_ever() -> None:
+        while len(stored) < 1000:
+            stored.extend(fill(journal, [20], width=width))
+
+    try:
+        with pytest.raises(JournalError, match="ulimit -f"):
+            append_for_ever()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+    stored += fill(journal, [20], width=width)
+    assert everything(journal) == stored
+    journal.close()
+    assert everything(open_sqlite(cache_bytes=1)) == stored
 
 
 class TestPagesRunOut:

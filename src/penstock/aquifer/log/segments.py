@@ -95,7 +95,15 @@ def size_of(journal: str) -> int:
 def missing_in(journal: str, files: Iterable[SegmentFile]) -> list[SegmentFile]:
     """Those of them that are not there."""
     folder = folder_of(journal)
-    return [file for file in files if not os.path.lexists(os.path.join(folder, file.name))]
+    return [file for file in files if _status(os.path.join(folder, file.name), follow_symlinks=False) is None]
+
+
+def _status(path: str, *, follow_symlinks: bool = True) -> os.stat_result | None:
+    """The status of a file; None if it is not there, and OSError if nobody may look."""
+    try:
+        return os.stat(path, follow_symlinks=follow_symlinks)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def newer_in(journal: str, known: Iterable[str], head: int) -> list[str]:
@@ -237,10 +245,9 @@ class SegmentFileWriter:
         newest = self._newest()
         if newest is None or self._descriptor is None:
             return
-        with suppress(OSError):
-            if os.path.samestat(os.stat(self._path(newest)), os.fstat(self._descriptor)):
-                return
-        raise self._gone(newest)
+        there = _status(self._path(newest))
+        if there is None or not os.path.samestat(there, os.fstat(self._descriptor)):
+            raise self._gone(newest)
 
     def check_length(self) -> None:
         """JournalDamaged if the newest file was cut: the next group would leave a hole, and hide that."""
@@ -256,14 +263,13 @@ class SegmentFileWriter:
         self.check()
         if not self._files:
             return
-        try:
-            changed = os.stat(self._folder).st_mtime_ns
-        except OSError:
-            raise self._gone(self.files[0]) from None
-        if changed != self._listed:
+        folder = _status(self._folder)
+        if folder is None:
+            raise self._gone(self.files[0])
+        if folder.st_mtime_ns != self._listed:
             for file in missing_in(self._journal, self.files):
                 raise self._gone(file)
-            self._listed = changed
+            self._listed = folder.st_mtime_ns
 
     def close(self) -> None:
         """Close the newest file. It is opened again if there is more to write."""

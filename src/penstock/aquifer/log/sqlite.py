@@ -103,12 +103,12 @@ class SqliteJournal(AnnotatedJournal):
         self._cursors = self._writer.cursors()
         self._marks = self._writer.marks()
         self._writer.open_segments(self.max_bytes, self._cache_bytes)
-        self._recent = BatchSequence(self._end)
-        self._reader = self._writer.reader
-        newest = self._writer.head_of("first < ? order by first desc", (self.head,))
-        self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()
-        self._codec = state.codec  # If it changes, the next transaction stores it.
         try:
+            self._recent = BatchSequence(self._end)
+            self._reader = self._writer.reader
+            newest = self._writer.head_of("first < ? order by first desc", (self.head,))
+            self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()
+            self._codec = state.codec  # If it changes, the next transaction stores it.
             # Last: from here on the file says that it is open, and by whom. If that cannot be written now, it
             # is with the first that is stored.
             with suppress(JournalFull, JournalLocked):

@@ -137,9 +137,10 @@ class SqliteWriter:
 
     def check_files(self) -> None:
         """JournalDamaged if the files are not there any more."""
-        self._files.check_all()
-        self._check_wal()
-        self.segments.check_all()
+        with as_journal_errors(self._path):
+            self._files.check_all()
+            self._check_wal()
+            self.segments.check_all()
 
     # ---------------------------------------------------------------- a transaction
     def store(
@@ -158,11 +159,12 @@ class SqliteWriter:
 
         Returns whether to call :meth:`carry_over`.
         """
-        if self._check_wal() > _WAL_TOO_LONG:
-            self._shorten_wal()
-        self.segments.check()
-        if batches:
-            self.segments.check_length()
+        with as_journal_errors(self._path):
+            if self._check_wal() > _WAL_TOO_LONG:
+                self._shorten_wal()
+            self.segments.check()
+            if batches:
+                self.segments.check_length()
         file = self.segments.next_file(batches) if _large(batches) else None
         forgotten = self.segments.forgotten_before(start.offset, file)
         files: dict[str, tuple[int, int] | None] = dict.fromkeys((gone.name for gone in forgotten), None)
