@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from penstock import feeds
-from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal, Unreadable, probe
+from penstock.aquifer import (
+    AquiferPublisher,
+    Gateway,
+    SqliteJournal,
+    Unreadable,
+    compact_journal,
+    probe,
+    verify_journal,
+)
 from penstock.aquifer.log import segments
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, read
+from tests.aquifer.log.making import everything, fill
 
 ODD = b"odd-\xff"
 VALUE = b"x" * (segments.INLINE_BYTES + 1)
@@ -53,3 +63,16 @@ def test_a_damaged_journal_with_such_a_name_fails_its_reader_and_not_the_gateway
         assert isinstance(reader.error, Unreadable)
         assert "odd-\\udcff" in str(reader.error)
         assert probe(gateway.endpoint, 10).head == 2, "the gateway still answers"
+
+
+@pytest.mark.parametrize("name", [b"odd-\xff", b"two\nlines", b"a?b#c%d'e"])
+def test_a_journal_with_such_a_name_is_verified_and_compacted(tmp_path: Path, name: bytes) -> None:
+    path = os.path.join(odd(tmp_path), os.fsdecode(name))
+    with closing(SqliteJournal(path)) as journal:
+        stored = fill(journal, [10, 10], width=1000)
+
+    assert compact_journal(path).records == 20
+
+    assert verify_journal(path).is_sound
+    with closing(SqliteJournal(path)) as journal:
+        assert everything(journal) == stored

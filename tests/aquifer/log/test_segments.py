@@ -457,6 +457,36 @@ class TestRemovedWhileItRuns:
         with pytest.raises(JournalDamaged, match="was removed or moved away while"):
             owner.flush()
 
+    def test_the_directory_is_not_made_again_beside_the_one_that_was_moved(
+        self, owner: SqliteJournal, path: Path, open_sqlite: OpenSqlite
+    ) -> None:
+        stored = everything(owner)
+        owner.close()
+        owner = SqliteJournal(path, cache_bytes=1)
+        owner._writer.segments._full = 1  # The next group begins another file.
+        os.rename(f"{path}-segments", path.with_name("moved"))
+        with pytest.raises(JournalDamaged, match="was removed or moved away while"):
+            fill(owner, [3], width=200)
+        owner.close()
+
+        os.rename(path.with_name("moved"), f"{path}-segments")
+        assert everything(open_sqlite(cache_bytes=1)) == stored
+
+    @pytest.mark.parametrize("reopened", [False, True])
+    def test_the_newest_file_is_cut(self, owner: SqliteJournal, path: Path, reopened: bool) -> None:
+        if reopened:
+            owner.close()
+            owner = SqliteJournal(path, cache_bytes=1)
+        head, newest = owner.head, segment_files(path)[-1]
+        os.truncate(newest, newest.stat().st_size - 1)
+
+        with pytest.raises(JournalDamaged, match=r"has \d+ bytes and should have"):
+            fill(owner, [3])
+
+        assert owner.head == head
+        if reopened:
+            owner.close()
+
 
 def test_a_forked_child_cannot_write(open_sqlite: OpenSqlite, path: Path) -> None:
     journal = open_sqlite()

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
+import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.aquifer.errors import JournalFull
+from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.aquifer.errors import JournalError, JournalFull
 from penstock.aquifer.log import Cursor, SqliteJournal
 from penstock.aquifer.records.batch import Batch
-from tests.aquifer.log.making import NO_WATERMARK, batch_at, everything, fill
+from penstock.streams import Flux
+from tests.aquifer.faults.rigs import ANYWHERE, eventually
+from tests.aquifer.log.making import NO_WATERMARK, batch_at, batches_from, everything, fill
 
 OpenSqlite = Callable[..., SqliteJournal]
 
@@ -104,6 +110,113 @@ def test_no_room_even_to_create_the_journal(small_disk: Path) -> None:
 
     (small_disk / "ballast").unlink()
     SqliteJournal(small_disk / "journal.db").close()
+
+
+@pytest.mark.usefixtures("all_in_segments")
+def test_segments_that_are_forgotten_make_space_for_the_next_group(small_disk: Path) -> None:
+    journal = SqliteJournal(small_disk / "journal.db", keep_acknowledged=False, cache_bytes=1)
+    fill_up(journal)
+
+    journal.retire(journal.head)
+    stored = fill(journal, [20, 20], width=1000)
+
+    assert everything(journal) == stored
+    journal.close()
+    journal = SqliteJournal(small_disk / "journal.db")
+    assert everything(journal) == stored
+    journal.close()
+
+
+def test_a_log_that_can_be_carried_over_is_used_again(small_disk: Path) -> None:
+    journal = SqliteJournal(small_disk / "journal.db", keep_acknowledged=False, cache_bytes=1)
+    fill(journal, [1], width=100_000)
+    journal._writer.empty_wal()
+    journal.retire(journal.head)
+    stored = fill(journal, [1], width=10)
+    write_until_it_is_full(small_disk / "rest")
+
+    for _ in range(20):
+        stored += fill(journal, [1], width=10)
+
+    assert everything(journal) == stored
+    journal.close()
+
+
+def test_what_is_stored_is_not_called_a_failure_because_the_main_file_cannot_grow(small_disk: Path) -> None:
+    path, ballast = small_disk / "journal.db", small_disk / "ballast"
+    SqliteJournal(path).close()
+    ballast.write_bytes(bytes(400_000))
+    write_until_it_is_full(small_disk / "rest")
+    os.truncate(ballast, 360_000)
+    journal = SqliteJournal(path)  # There is space for what SQLite has beside it, and for no transaction.
+    batches, size_before = batches_from(0, [50], width=1000), path.stat().st_size
+
+    for size in range(360_000, 0, -4096):
+        os.truncate(ballast, size)
+        with contextlib.suppress(JournalFull):
+            journal.append(batches)
+            break
+
+    assert everything(journal) == batches
+    assert path.stat().st_size == size_before, "the disk has space for the log only"
+    ballast.unlink()
+    batches += fill(journal, [1])
+    assert _says_that_it_is_open(path)
+    journal.close()
+
+    journal = SqliteJournal(path)
+    assert everything(journal) == batches
+    journal.close()
+
+
+def _says_that_it_is_open(path: Path) -> bool:
+    """What the main file says, without its write-ahead log."""
+    with contextlib.closing(sqlite3.connect(f"{path.as_uri()}?immutable=1", uri=True)) as connection:
+        (opened,) = connection.execute("select opened from state").fetchone()
+    return bool(opened)
+
+
+def test_a_gateway_goes_on_when_its_readers_have_acknowledged_what_fills_the_disk(small_disk: Path) -> None:
+    values = [bytes([number]) * 200_000 for number in range(40)]
+    journal = SqliteJournal(small_disk / "journal.db", keep_acknowledged=False, max_bytes=8_000_000)
+    with Gateway(
+        Flux.from_iterable([[value] for value in values]),
+        ANYWHERE,
+        journal=journal,
+        batched=True,
+        prefetch=1,
+    ) as gateway:
+        eventually(lambda: "no space on the disk" in (gateway.status().stalled or ""))
+
+        assert list(AquiferPublisher(gateway.endpoint, id="ann").flux()) == values
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the size of files cannot be limited here")
+@pytest.mark.parametrize("width", [1000, 10_000])
+def test_a_limit_on_the_size_of_files_is_named_and_nothing_is_lost(
+    open_sqlite: OpenSqlite, width: int
+) -> None:
+    import resource
+
+    journal = open_sqlite(cache_bytes=1)
+    stored = fill(journal, [20], width=width)
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (600_000, usual[1]))
+
+    def append_for_ever() -> None:
+        while len(stored) < 1000:
+            stored.extend(fill(journal, [20], width=width))
+
+    try:
+        with pytest.raises(JournalError, match="ulimit -f"):
+            append_for_ever()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+
+    stored += fill(journal, [20], width=width)
+    assert everything(journal) == stored
+    journal.close()
+    assert everything(open_sqlite(cache_bytes=1)) == stored
 
 
 class TestPagesRunOut:

@@ -194,3 +194,38 @@ def test_accepting_a_loss_changes_nothing_if_there_is_none(open_sqlite: OpenSqli
     journal = open_sqlite(accept_loss=True)
 
     assert (journal.epoch, journal.head) == (epoch, 3)
+
+
+@pytest.mark.parametrize("left", [0, 40_000])
+@pytest.mark.parametrize("carried_over", [False, True])
+def test_a_log_that_is_cut_while_it_is_in_use(path: Path, left: int, carried_over: bool) -> None:
+    journal = SqliteJournal(path, cache_bytes=1)
+    for _ in range(5):
+        fill(journal, [10], width=1000)
+    if carried_over:
+        journal._writer.carry_over()
+    os.truncate(f"{path}-wal", left)
+
+    with pytest.raises(JournalDamaged, match=r"-wal was cut while .* --accept-loss"):
+        fill(journal, [10])
+    with pytest.raises(JournalDamaged, match="-wal was cut while"):
+        journal.flush()
+    assert journal.head == 50
+    with pytest.raises(JournalDamaged, match="-wal was cut while"):
+        journal.close()
+
+
+def test_a_tool_that_carries_the_log_over_and_cuts_it_meanwhile_does_no_harm(
+    open_sqlite: OpenSqlite, path: Path
+) -> None:
+    journal = open_sqlite()
+    stored = fill(journal, [10], width=1000)
+    stored += fill(journal, [10], width=1000)
+    with contextlib.closing(sqlite3.connect(path)) as tool:
+        assert tool.execute("pragma wal_checkpoint(truncate)").fetchone() == (0, 0, 0)
+    assert os.path.getsize(f"{path}-wal") == 0
+
+    journal.flush()
+    stored += fill(journal, [10], width=1000)
+    journal.close()
+    assert everything(open_sqlite(cache_bytes=1)) == stored

@@ -6,13 +6,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.aquifer.errors import JournalUnavailable
+from penstock.aquifer.errors import JournalError, JournalUnavailable
 from penstock.aquifer.log import SqliteJournal, segments
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, has, reading, stays
@@ -28,8 +28,8 @@ LARGE = b"x" * (segments.INLINE_BYTES + 1)
 
 
 @contextmanager
-def no_more_files() -> Iterator[None]:
-    """Nothing more can be opened; what is open stays so."""
+def no_more_files(but: int = 0) -> Iterator[None]:
+    """Nothing more can be opened, ``but`` so many; what is open stays so."""
     usual = resource.getrlimit(resource.RLIMIT_NOFILE)
     # All below the limit are taken. It must not be lower: poll() refuses more files than the limit says.
     limit = max(256, *(int(name) + 1 for name in os.listdir("/dev/fd")))
@@ -38,6 +38,8 @@ def no_more_files() -> Iterator[None]:
     with suppress(OSError):
         while True:
             taken.append(os.open(os.devnull, os.O_RDONLY))
+    for _ in range(but):
+        os.close(taken.pop())
     try:
         yield
     finally:
@@ -73,6 +75,20 @@ def test_what_cannot_be_read_now_can_be_read_later(open_sqlite: OpenSqlite) -> N
     with no_more_files(), pytest.raises(JournalUnavailable, match="at the moment"):
         journal.find(0)
     assert everything(journal) == stored
+
+
+@pytest.mark.usefixtures("all_in_segments")
+def test_a_journal_that_cannot_be_opened_for_want_of_files_says_so_and_leaves_none_open(path: Path) -> None:
+    journal = SqliteJournal(path)
+    stored = fill(journal, [3, 4], width=200)
+    journal.close()
+    before = len(os.listdir("/dev/fd"))
+    for enough in range(7):  # SQLite alone needs more.
+        with no_more_files(but=enough), pytest.raises(JournalError, match="ulimit -n"):
+            SqliteJournal(path)
+        assert len(os.listdir("/dev/fd")) == before
+    with closing(SqliteJournal(path, cache_bytes=1)) as journal:
+        assert everything(journal) == stored
 
 
 def test_a_gateway_waits_and_neither_the_source_nor_a_reader_fails(tmp_path: Path) -> None:

@@ -224,6 +224,41 @@ def test_a_disk_that_cannot_be_written_to_is_told_of(disk: Path) -> None:
     journal.close()
 
 
+@contextlib.contextmanager
+def nobody_may_look_into(folder: Path) -> Iterator[None]:
+    """The files are there, and this process has no right to see them."""
+    mode, user = folder.stat().st_mode, os.geteuid()
+    folder.chmod(0)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+        folder.chmod(mode)
+
+
+@pytest.mark.skipif(not hasattr(os, "seteuid"), reason="this system has other rights")
+@pytest.mark.usefixtures("all_in_segments")
+@pytest.mark.parametrize("suffix", ["", "-segments"])
+def test_files_that_nobody_may_look_at_are_not_called_removed(path: Path, suffix: str) -> None:
+    path = path.parent / "folder" / path.name
+    path.parent.mkdir()
+    journal = SqliteJournal(path)
+    stored = fill(journal, [3], width=200)
+    journal._writer.segments._listed = 0
+    with nobody_may_look_into(Path(f"{path}-segments") if suffix else path.parent):
+        for store in (lambda: fill(journal, [3], width=200), journal.flush):
+            with pytest.raises(JournalError, match=r"Permission denied.*check the permissions") as caught:
+                store()
+            assert not isinstance(caught.value, JournalDamaged)
+
+    stored += fill(journal, [3], width=200)
+    journal.close()
+    with contextlib.closing(SqliteJournal(path, cache_bytes=1)) as journal:
+        assert everything(journal) == stored
+
+
 class TestFilesGone:
     """Files that are taken away from under an open journal: it says so, and does not claim to have stored."""
 

@@ -289,7 +289,8 @@ def compact_journal(path: str | os.PathLike[str], on_progress: OnProgress | None
                 if on_progress is not None:
                     connection.set_progress_handler(_watcher(draft, needed, on_progress), _STEPS)
                 os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-                connection.execute("vacuum into ?", (draft,))
+                # As bytes: the name of a file need not be text.
+                connection.execute("vacuum into cast(? as text)", (os.fsencode(draft),))
                 connection.set_progress_handler(None, 0)
                 connection.execute("pragma wal_checkpoint(truncate)").fetchone()
             if os.path.exists(f"{where}-wal"):

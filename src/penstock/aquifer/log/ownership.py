@@ -52,6 +52,8 @@ else:
 
 _HELD_BY_ANOTHER: Final = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 _UNSUPPORTED: Final = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL}
+_NOT_NOW: Final = {errno.EMFILE, errno.ENFILE}
+_NOT_THERE: Final = FileNotFoundError, NotADirectoryError
 _NO_LINK: Final = getattr(os, "O_NOFOLLOW", 0)
 _BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -252,6 +254,11 @@ def _why_not(journal: str, error: OSError) -> str:
             f"the journal {journal} cannot be locked ({error.strerror}): this file system does not support "
             "locks, as some network file systems; put the journal on a local disk"
         )
+    if error.errno in _NOT_NOW:
+        return (
+            f"the journal {journal} cannot be locked ({error.strerror}): this process or the system has too "
+            "many files and connections open; raise the limit (ulimit -n), and try again"
+        )
     return (
         f"the journal {journal} cannot be locked ({error.strerror}); check the permissions of the directory "
         f"{folder}, whether it can be written to, and whether the disk is full"
@@ -266,7 +273,7 @@ class JournalFiles:
         self._inodes = {name: self._status(name).st_ino for name in (self._main, self._wal, self._index)}
 
     def check(self) -> int:
-        """JournalDamaged if one of them is not there any more, or is another one.
+        """JournalDamaged if one of them is not there any more, or is another one; OSError if nobody may look.
 
         Returns how long the write-ahead log is.
         """
@@ -283,10 +290,18 @@ class JournalFiles:
         if self._status(self._index).st_ino != self._inodes[self._index]:
             raise JournalDamaged(self._what_happened(self._index))
 
+    def was_cut(self) -> JournalDamaged:
+        """The error for a write-ahead log that somebody has made shorter."""
+        return JournalDamaged(
+            f"the file {self._wal} was cut while the journal was in use, and nothing can be stored any more: "
+            "the newest records were in it. Stop the gateway. If nothing else has them, start it with "
+            "accept_loss=True (penstock gateway --accept-loss): what is left is kept and gets a new epoch"
+        )
+
     def _status(self, name: str) -> os.stat_result:
         try:
             return os.stat(name)
-        except OSError as error:
+        except _NOT_THERE as error:
             raise JournalDamaged(self._what_happened(name)) from error
 
     def _what_happened(self, name: str) -> str:

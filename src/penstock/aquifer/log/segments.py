@@ -95,7 +95,15 @@ def size_of(journal: str) -> int:
 def missing_in(journal: str, files: Iterable[SegmentFile]) -> list[SegmentFile]:
     """Those of them that are not there."""
     folder = folder_of(journal)
-    return [file for file in files if not os.path.lexists(os.path.join(folder, file.name))]
+    return [file for file in files if _status(os.path.join(folder, file.name), follow_symlinks=False) is None]
+
+
+def _status(path: str, *, follow_symlinks: bool = True) -> os.stat_result | None:
+    """The status of a file; None if it is not there, and OSError if nobody may look."""
+    try:
+        return os.stat(path, follow_symlinks=follow_symlinks)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def newer_in(journal: str, known: Iterable[str], head: int) -> list[str]:
@@ -237,24 +245,31 @@ class SegmentFileWriter:
         newest = self._newest()
         if newest is None or self._descriptor is None:
             return
-        with suppress(OSError):
-            if os.path.samestat(os.stat(self._path(newest)), os.fstat(self._descriptor)):
-                return
-        raise self._gone(newest)
+        there = _status(self._path(newest))
+        if there is None or not os.path.samestat(there, os.fstat(self._descriptor)):
+            raise self._gone(newest)
+
+    def check_length(self) -> None:
+        """JournalDamaged if the newest file was cut: the next group would leave a hole, and hide that."""
+        newest = self._newest()
+        if newest is None or self._descriptor is None:
+            return
+        if (size := os.fstat(self._descriptor).st_size) < newest.size:
+            what = f"the file {self._path(newest)} has {size} bytes and should have {newest.size}"
+            raise damaged(self._journal, what)
 
     def check_all(self) -> None:
         """The same for all files. They are looked at only if the directory has changed."""
         self.check()
         if not self._files:
             return
-        try:
-            changed = os.stat(self._folder).st_mtime_ns
-        except OSError:
-            raise self._gone(self.files[0]) from None
-        if changed != self._listed:
+        folder = _status(self._folder)
+        if folder is None:
+            raise self._gone(self.files[0])
+        if folder.st_mtime_ns != self._listed:
             for file in missing_in(self._journal, self.files):
                 raise self._gone(file)
-            self._listed = changed
+            self._listed = folder.st_mtime_ns
 
     def close(self) -> None:
         """Close the newest file. It is opened again if there is more to write."""
@@ -271,6 +286,8 @@ class SegmentFileWriter:
     def _begin(self, file: SegmentFile) -> int:
         self.close()
         if not os.path.isdir(self._folder):
+            if self._files:
+                raise self._gone(self.files[0])
             os.mkdir(self._folder, 0o700)
             give_to_owner_of(self._journal, self._folder)
             sync_directory(os.path.dirname(self._folder))
@@ -286,6 +303,7 @@ class SegmentFileWriter:
                 self._descriptor = os.open(self._path(file), os.O_RDWR | _NO_LINK | _BINARY)
             except FileNotFoundError:
                 raise self._gone(file) from None
+            self.check_length()
         return self._descriptor
 
     def _gone(self, file: SegmentFile) -> JournalDamaged:

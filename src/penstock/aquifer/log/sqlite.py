@@ -103,12 +103,12 @@ class SqliteJournal(AnnotatedJournal):
         self._cursors = self._writer.cursors()
         self._marks = self._writer.marks()
         self._writer.open_segments(self.max_bytes, self._cache_bytes)
-        self._recent = BatchSequence(self._end)
-        self._reader = self._writer.reader
-        newest = self._writer.head_of("first < ? order by first desc", (self.head,))
-        self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()
-        self._codec = state.codec  # If it changes, the next transaction stores it.
         try:
+            self._recent = BatchSequence(self._end)
+            self._reader = self._writer.reader
+            newest = self._writer.head_of("first < ? order by first desc", (self.head,))
+            self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()
+            self._codec = state.codec  # If it changes, the next transaction stores it.
             # Last: from here on the file says that it is open, and by whom. If that cannot be written now, it
             # is with the first that is stored.
             with suppress(JournalFull, JournalLocked):
@@ -296,7 +296,23 @@ class SqliteJournal(AnnotatedJournal):
         *,
         closing: bool = False,
     ) -> None:
-        """Bring the files up to date, and only then ourselves."""
+        """Bring the files up to date, and only then ourselves; on a full disk with the space that we have."""
+        try:
+            self._commit(batches, marks, end, closing=closing)
+        except JournalFull as full:
+            if not isinstance(full.__cause__, OSError):
+                if not self._writer.restart_wal():
+                    raise
+            elif self._writer.has_needless_segments(self.first):
+                # These are removed after a transaction, and the next segment is written before one.
+                self._store((), {}, self._end)
+            else:
+                raise
+            self._commit(batches, marks, end, closing=closing)
+
+    def _commit(
+        self, batches: Sequence[Batch], marks: Mapping[str, str | None], end: Position, *, closing: bool
+    ) -> None:
         cursors, now = dict(self._unsaved), self._now()
         mark_changes = self._marks.changes(marks, now) if marks else {}
         is_to_carry_over = self._writer.store(

@@ -78,6 +78,8 @@ def as_journal_errors(path: str) -> Iterator[None]:
             raise _full(error, path) from error
         if error.errno in _NOT_NOW:
             raise _not_now(error, path) from error
+        if error.errno == errno.EFBIG:
+            raise _too_long(error, path) from error
         raise _not_allowed(error, path) from error
 
 
@@ -111,10 +113,18 @@ def _not_now(error: Exception, path: str) -> JournalUnavailable:
     )
 
 
+def _too_long(error: Exception, path: str) -> JournalError:
+    return JournalError(
+        f"a file of the journal {path} cannot be as long as it has to be ({error}); what was stored before "
+        "is safe: raise the limit of the process (ulimit -f), or use another file system"
+    )
+
+
 def _not_allowed(error: Exception, path: str) -> JournalError:
     return JournalError(
         f"the journal {path} cannot be opened for writing ({error}); check the permissions of the file "
-        "and of its directory, and whether the disk is full"
+        "and of its directory, whether the disk is full, and whether the process has too many files open "
+        "(ulimit -n)"
     )
 
 
@@ -142,7 +152,8 @@ def _explained(error: sqlite3.Error, path: str) -> JournalError:
         return JournalError(f"a batch is too large for the journal {path} ({error}); make smaller batches")
     if kind == sqlite3.SQLITE_IOERR:
         return JournalError(
-            f"the disk reported an error with the journal {path} ({error}); check the disk and the quota"
+            f"the disk reported an error with the journal {path} ({error}); check the disk, the "
+            "quota, and the limit on the size of files (ulimit -f)"
         )
     return JournalError(_refused(error, path))
 

@@ -6,6 +6,7 @@ begins where the last one that was committed has ended.
 
 from __future__ import annotations
 
+import math
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +14,13 @@ from contextlib import suppress
 from typing import Final
 
 import penstock
-from penstock.aquifer.errors import JournalFull, JournalInUse, JournalLocked, JournalUnavailable
+from penstock.aquifer.errors import (
+    JournalDamaged,
+    JournalFull,
+    JournalInUse,
+    JournalLocked,
+    JournalUnavailable,
+)
 from penstock.aquifer.log import segments
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.database import BUSY_MILLISECONDS, WAL_BYTES, connect
@@ -48,6 +55,9 @@ __all__ = ["SqliteWriter"]
 _MIB: Final = 1024 * 1024
 _WAL_TOO_LONG: Final = 4 * WAL_BYTES
 """If readers keep SQLite from restarting the write-ahead log beyond this size, they have to wait."""
+_WAL_HEADER: Final = 32
+_FRAME_HEADER: Final = 24
+"""Bytes that SQLite puts before the write-ahead log, and before each page in it."""
 _PATIENCE_AT_THE_END: Final = 5000
 """Milliseconds that the last transaction waits for another program, because it cannot be tried again."""
 _DELETED_AT_ONCE: Final = 16 * _MIB
@@ -75,6 +85,10 @@ class SqliteWriter:
         self._compressed = may_have_compressed(connection, path, state.first)
         """Whether the file says that batches in it may be compressed."""
         self._token = secrets.token_hex(8)
+        self._wal_bytes = 0
+        """How long the write-ahead log was when it was looked at last."""
+        self._is_to_carry_over = False
+        """Whether the main file lacks something that it should say at once."""
         self._cursor_table = CheckedTable(connection, path, CURSORS)
         self._mark_table = CheckedTable(connection, path, MARKS)
         self._segment_table = CheckedTable(connection, path, SEGMENTS)
@@ -117,10 +131,16 @@ class SqliteWriter:
         """Whether the file has batches before this offset, which are to be deleted."""
         return self._oldest_before(first) is not None
 
+    def has_needless_segments(self, first: int) -> bool:
+        """Whether there are segment files whose space the next transaction gives back to the disk."""
+        return bool(self.segments.forgotten_before(first, None))
+
     def check_files(self) -> None:
         """JournalDamaged if the files are not there any more."""
-        self._files.check_all()
-        self.segments.check_all()
+        with as_journal_errors(self._path):
+            self._files.check_all()
+            self._check_wal()
+            self.segments.check_all()
 
     # ---------------------------------------------------------------- a transaction
     def store(
@@ -139,9 +159,12 @@ class SqliteWriter:
 
         Returns whether to call :meth:`carry_over`.
         """
-        if self._files.check() > _WAL_TOO_LONG:
-            self._shorten_wal()
-        self.segments.check()
+        with as_journal_errors(self._path):
+            if self._check_wal() > _WAL_TOO_LONG:
+                self._shorten_wal()
+            self.segments.check()
+            if batches:
+                self.segments.check_length()
         file = self.segments.next_file(batches) if _large(batches) else None
         forgotten = self.segments.forgotten_before(start.offset, file)
         files: dict[str, tuple[int, int] | None] = dict.fromkeys((gone.name for gone in forgotten), None)
@@ -187,7 +210,8 @@ class SqliteWriter:
             self._cursor_table.written(cursors, state.cursors)
         if marks:
             self._mark_table.written(marks, state.marks)
-        return first_compressed or bool(state.opened and state.opened != before.opened)
+        self._is_to_carry_over |= first_compressed or bool(state.opened and state.opened != before.opened)
+        return self._is_to_carry_over
 
     def _not_ours_any_more(self) -> JournalInUse:
         return JournalInUse(
@@ -213,10 +237,46 @@ class SqliteWriter:
         )
 
     # ---------------------------------------------------------------- the write-ahead log
+    def _check_wal(self) -> int:
+        """JournalDamaged if somebody has cut the log, or removed a file; returns how long the log is.
+
+        SQLite would go on behind the cut, and after a crash it would find nothing of what is there.
+        """
+        nbytes = self._files.check()
+        if nbytes < self._wal_bytes and nbytes < self._wal_needed():
+            raise self._files.was_cut()
+        self._wal_bytes = nbytes
+        return nbytes
+
+    def _wal_needed(self) -> float:
+        """How long the log has to be. A program that carries all of it over may cut it as well."""
+        try:
+            with as_journal_errors(self._path):
+                _, frames, _ = self.connection.execute("pragma wal_checkpoint(passive)").fetchone()
+                (page_bytes,) = self.connection.execute("pragma page_size").fetchone()
+        except JournalDamaged:
+            return math.inf  # What is to be carried over is not there.
+        except _NOTHING_STORED:
+            return 0
+        return _WAL_HEADER + frames * (_FRAME_HEADER + page_bytes) if frames > 0 else 0
+
     def carry_over(self) -> None:
-        """Carry the log over into the main file; if another program reads now, a part waits until later."""
-        with as_journal_errors(self._path):
+        """Carry the log over into the main file; if another program reads now, a part waits until later.
+
+        On a full disk all of it waits until after the next transaction. The last one is safe in the log, and
+        its caller must not be told that it failed.
+        """
+        with suppress(*_NOTHING_STORED), as_journal_errors(self._path):
             self.connection.execute("pragma wal_checkpoint(passive)").fetchone()
+            self._is_to_carry_over = False
+
+    def restart_wal(self) -> bool:
+        """Carry the whole log over on a full disk, and let the next transaction write to its beginning.
+
+        The log keeps its length: what it has of the disk is ours. False if the main file has no space either,
+        or another program reads.
+        """
+        return self._carry_all_over("restart")
 
     def _shorten_wal(self) -> None:
         """Keep the write-ahead log from growing forever.
@@ -225,13 +285,18 @@ class SqliteWriter:
         again, unless somebody happens to be reading. This is for the case that somebody always is.
         """
         # On a full disk the append may still find room in the log that is there.
+        self._carry_all_over("truncate")
+
+    def _carry_all_over(self, how: str) -> bool:
         with self.reader.lock, suppress(JournalFull), as_journal_errors(self._path):
             # Our own readers are waiting; for the reader of a stranger, every append would wait in vain.
             self.connection.execute("pragma busy_timeout = 0")
             try:
-                self.empty_wal()
+                busy, *_ = self.connection.execute(f"pragma wal_checkpoint({how})").fetchone()
+                return not busy
             finally:
                 self.connection.execute(f"pragma busy_timeout = {BUSY_MILLISECONDS}")
+        return False
 
     def empty_wal(self) -> None:
         """Carry the whole log over, and begin a new one."""
