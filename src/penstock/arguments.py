@@ -12,8 +12,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from enum import Enum
 from functools import partial
-from math import isfinite
+from math import inf, isfinite
 from operator import index
+from threading import TIMEOUT_MAX
 from types import FunctionType
 from typing import Any
 
@@ -27,6 +28,7 @@ __all__ = [
     "describe",
     "describe_all",
     "is_asynchronous",
+    "patience",
     "seconds",
     "whole",
 ]
@@ -138,12 +140,23 @@ def seconds(duration: Any, subject: str, *, positive: bool = False) -> float:
     value = duration.total_seconds() if isinstance(duration, timedelta) else duration
     if isinstance(value, bool) or not _is_number(value):
         raise TypeError(f"{subject} needs seconds as a number or a timedelta, not {describe(duration)}")
-    value = float(value)
+    try:
+        value = float(value)
+    except OverflowError:  # an int with hundreds of digits
+        value = inf if value > 0 else -inf
     if not value >= 0:
         raise ValueError(f"{subject} needs a duration of at least 0 seconds, not {duration!r}")
     if positive and not value:
         raise ValueError(f"{subject} needs a duration of more than 0 seconds, not {duration!r}")
     return value
+
+
+def patience(timeout: Any, subject: str) -> float | None:
+    """How long a thread waits: None for ever, and so for what is too long for a lock, above all infinity."""
+    if timeout is None:
+        return None
+    value = seconds(timeout, subject)
+    return value if value <= TIMEOUT_MAX else None
 
 
 def a_flag(value: Any, subject: str) -> bool:

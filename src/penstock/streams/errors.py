@@ -25,11 +25,15 @@ from penstock.streams.schedulers.scheduler import SchedulerClosed, asks_main_thr
 __all__ = [
     "KeptError",
     "Place",
+    "add_note",
     "annotate",
     "drop_elements",
     "drop_error",
     "here",
+    "notes_of",
     "on_dropped",
+    "set_cause",
+    "set_context",
     "together",
 ]
 
@@ -89,8 +93,7 @@ class KeptError:
 
     def give(self) -> BaseException:
         """The error for one more subscriber."""
-        self.error.__traceback__ = self._traceback
-        return self.error
+        return BaseException.with_traceback(self.error, self._traceback)
 
 
 def together(failures: Sequence[BaseException], message: str) -> BaseException:
@@ -103,12 +106,39 @@ def annotate(error: BaseException, operator: str, place: Place | None) -> None:
 
     The first operator that sees an error is its origin; the others leave it alone.
     """
-    if place is None or any(note.startswith(_NOTE) for note in getattr(error, "__notes__", ())):
+    if place is None or any(note.startswith(_NOTE) for note in notes_of(error)):
         return
-    error.add_note(f"{_NOTE} {operator}, assembled at {place}")
+    add_note(error, f"{_NOTE} {operator}, assembled at {place}")
 
 
 _NOTE = "in stream operator"
+
+
+# An error must reach its subscriber whatever its class does, and a frozen dataclass may be an exception: it
+# refuses every assignment, also that of a note or a cause. So these set attributes as BaseException does.
+def notes_of(error: BaseException) -> list[str]:
+    """The notes of an error; none if its class has something else in their place."""
+    notes = getattr(error, "__notes__", None)
+    return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []
+
+
+def add_note(error: BaseException, note: str) -> None:
+    """Add a note to an error of any class, unless it has something else in the place of notes."""
+    notes = getattr(error, "__notes__", None)
+    if notes is None:
+        BaseException.__setattr__(error, "__notes__", [note])
+    elif isinstance(notes, list):
+        notes.append(note)
+
+
+def set_cause(error: BaseException, cause: BaseException) -> None:
+    """Do what ``raise error from cause`` does, without raising it."""
+    BaseException.__setattr__(error, "__cause__", cause)
+
+
+def set_context(error: BaseException, context: BaseException) -> None:
+    """Say that ``error`` was raised while ``context`` was handled."""
+    BaseException.__setattr__(error, "__context__", context)
 
 
 _log = logging.getLogger("penstock.streams")

@@ -19,7 +19,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from penstock.arguments import a_count, a_function, seconds
+from penstock.arguments import a_count, a_function, patience
 from penstock.spec import none_element, none_error
 from penstock.streams.best_effort import BestEffortSink
 from penstock.streams.flux import Flux
@@ -108,15 +108,15 @@ class Sink(Generic[T]):
         ``timeout`` seconds. On the thread of an event loop, where waiting would block the loop, it raises
         RuntimeError instead: use ``await sink.emit(x)`` there.
         """
-        patience = None if timeout is None else seconds(timeout, "emit_blocking()")
+        limit = patience(timeout, "emit_blocking()")
         result = self.try_emit(element)
         if result is EmitResult.OVERFLOW:
-            if patience != 0:
+            if limit != 0:
                 refuse_to_block("emit_blocking()", "await sink.emit(x)")
             freed = threading.Event()
             ticket = self._buffer.wait(freed.set)
             try:
-                if not freed.wait(patience):
+                if not freed.wait(limit):
                     raise TimeoutError(
                         f"{self._name} was full for {timeout} s: its slowest subscriber does not request more"
                     )

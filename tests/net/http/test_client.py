@@ -308,6 +308,31 @@ def test_lines_that_are_no_json() -> None:
         assert got == [1]
 
 
+def test_a_line_that_is_nested_too_deeply_is_a_bad_frame() -> None:
+    deep = HEAD + chunked(b"[" * 50_000 + b"\n") + chunked(b"")
+    with answering(says(deep)) as url, pytest.raises(BadFrame, match="not JSON"):
+        get(url).ndjson().block_last(PATIENCE)
+
+
+@pytest.mark.parametrize("run", [asyncio.run, pytest.importorskip("uvloop").run], ids=["asyncio", "uvloop"])
+def test_a_port_that_does_not_exist_is_refused_and_not_cut_off_to_another(run: Callable[..., None]) -> None:
+    listener = socket.create_server(("127.0.0.1", 0))
+    wrong = f"http://127.0.0.1:{listener.getsockname()[1] + 65_536}/"
+    redirect = f"HTTP/1.1 302 Found\r\nLocation: {wrong}\r\nContent-Length: 0\r\n\r\n".encode()
+
+    async def ask(url: str) -> None:
+        with pytest.raises(NetError, match="there is no port"):
+            await get(url).answer()
+
+    with listener:
+        run(ask(wrong))
+        with answering(says(redirect)) as url:
+            run(ask(url))
+        listener.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
 @pytest.mark.parametrize("url", ["ftp://127.0.0.1/", "no address at all", "http://127.0.0.1:port/"])
 def test_what_is_no_address(url: str) -> None:
     with pytest.raises(NetError):

@@ -356,6 +356,39 @@ def test_any_split_gives_the_same_bytes(members: list[bytes], cuts: list[int]) -
     assert got == b"".join(members)
 
 
+@pytest.mark.parametrize("window", [15, -15, 31], ids=["zlib", "raw deflate", "gzip"])
+def test_deflate_of_every_kind_may_come_byte_by_byte(window: int) -> None:
+    packer = zlib.compressobj(wbits=window)
+    packed = packer.compress(b"hello" * 20) + packer.flush()
+    inflater, got = Inflater(), b""
+    for byte in packed:
+        inflater.feed(bytes([byte]))
+        while piece := inflater.piece():
+            got += piece
+    inflater.finish()
+    assert got == b"hello" * 20
+
+
+@pytest.mark.parametrize("junk", [b"junk", bytes(4), zlib.compress(b"x")[2:]])
+@pytest.mark.parametrize("before", [b"", gzip.compress(b"hello")], ids=["instead of gzip", "after gzip"])
+def test_what_is_not_gzip_is_refused_and_not_guessed_at(before: bytes, junk: bytes) -> None:
+    inflater = Inflater(encoding="gzip")
+    inflater.feed(before + junk)
+    if before:
+        assert inflater.piece() == b"hello"
+    with pytest.raises(BadEncoding, match="cannot be decompressed"):
+        inflater.piece()
+
+
+def test_a_single_byte_after_the_end_is_noticed() -> None:
+    inflater = Inflater(encoding="gzip")
+    inflater.feed(gzip.compress(b"hello") + b"j")
+    assert inflater.piece() == b"hello"
+    assert inflater.piece() == b""
+    with pytest.raises(BadEncoding):
+        inflater.finish()
+
+
 def test_an_end_in_the_header_is_too_early() -> None:
     inflater = Inflater()
     inflater.feed(gzip.compress(b"x")[:5])

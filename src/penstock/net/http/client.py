@@ -18,7 +18,7 @@ from penstock.net.http.asgi import BadEncoding, BadStatus, Headers, PoolExhauste
 from penstock.net.http.events import LONGEST_EVENT, Event, EventDecoder
 from penstock.net.http.inflation import INFLATED, inflated
 from penstock.net.http.outflow import LARGE, PREFETCH, Outflow, as_bytes
-from penstock.net.http.pool import HttpLease, HttpPool, http_pool, httpx2_library
+from penstock.net.http.pool import HttpLease, HttpPool, check_port, http_pool, httpx2_library
 from penstock.spec import Publisher
 from penstock.streams import Flux, Mono
 from penstock.streams.spi import AsyncIterableSource, Stream, as_flux, as_stream, flux_of
@@ -122,7 +122,7 @@ class Call:
             async for chunk in response.aiter_bytes():
                 yield chunk
             return
-        chunks = inflated(response.aiter_raw(), f"response of {self._place}")
+        chunks = inflated(response.aiter_raw(), f"response of {self._place}", encoding)
         async with contextlib.aclosing(chunks):
             try:
                 async for chunk in chunks:
@@ -156,6 +156,7 @@ class Call:
     def _sent(
         self, lease: HttpLease, content: Any
     ) -> contextlib.AbstractAsyncContextManager[httpx2.Response]:
+        check_port(httpx2_library().URL(self.url))
         headers = list(self.headers)
         if all(name != "accept-encoding" for name, _ in headers):
             headers.append(("accept-encoding", "identity"))
@@ -247,7 +248,7 @@ def _at_the_bottom(error: BaseException) -> BaseException:
 def _parsed(line: bytes) -> Any:
     try:
         value = json.loads(line)
-    except ValueError as wrong:
+    except (ValueError, RecursionError) as wrong:  # the latter for a line of brackets, as long as one may be
         raise BadFrame(f"a line is not JSON: {wrong}: {line!r:.80}") from wrong
     if value is None:
         raise BadFrame("a line is null, which cannot be an element of a stream; use lines() instead")

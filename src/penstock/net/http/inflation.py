@@ -21,6 +21,8 @@ _SLICE: Final = 16 * 1024
 """So much input is decompressed at a time: what is left of it is copied for each piece and each member."""
 _ANY_HEADER: Final = 32 + zlib.MAX_WBITS
 """gzip as well as zlib, which HTTP calls deflate."""
+_NO_HEADER: Final = -zlib.MAX_WBITS
+_GZIP: Final = b"\x1f\x8b"
 INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 """The names of the encodings that are decompressed here."""
 
@@ -28,14 +30,18 @@ INFLATED: Final = frozenset({"gzip", "x-gzip", "deflate"})
 class Inflater:
     """Decompresses piece by piece, without any input or output.
 
+    The first two bytes tell gzip from zlib, which HTTP calls deflate. Some send deflate without the header of
+    zlib: then they tell nothing, so only the name of the encoding allows it, and only at the beginning.
+
     >>> inflater = Inflater()
     >>> inflater.feed(zlib.compress(b"hello"))
     >>> inflater.piece(), inflater.piece(), inflater.finish()
     (b'hello', b'', None)
     """
 
-    def __init__(self, what: str = "body of the request") -> None:
+    def __init__(self, what: str = "body of the request", encoding: str = "deflate") -> None:
         self._what = what
+        self._may_lack_header = encoding == "deflate"
         self._stream = zlib.decompressobj(_ANY_HEADER)
         self._input = b""
         self._fresh = True
@@ -49,13 +55,15 @@ class Inflater:
         """The next piece; empty if there is none before more arrives."""
         while True:
             if self._stream.eof and self._input:  # several members may follow each other
-                self._stream = zlib.decompressobj(_ANY_HEADER)
                 self._fresh = True
-            if self._stream.eof or (self._fresh and not self._input):
+            if self._fresh:
+                if len(self._input) < len(_GZIP):
+                    return b""
+                self._begin_member()
+            if self._stream.eof:
                 return b""
-            begins, self._fresh = self._fresh, False
             try:
-                made = self._decompressed(begins)
+                made = self._stream.decompress(self._input, _PIECE)
             except zlib.error:
                 raise BadEncoding(f"the {self._what} cannot be decompressed") from None
             consumed = self._stream.unused_data if self._stream.eof else self._stream.unconsumed_tail
@@ -64,20 +72,21 @@ class Inflater:
             if made or not progressed:
                 return made
 
-    def _decompressed(self, begins: bool) -> bytes:
-        try:
-            return self._stream.decompress(self._input, _PIECE)
-        except zlib.error:
-            if not begins:
-                raise
-            # Some send deflate without the header that it has in HTTP.
-            self._stream = zlib.decompressobj(-zlib.MAX_WBITS)
-            return self._stream.decompress(self._input, _PIECE)
+    def _begin_member(self) -> None:
+        has_header = self._input.startswith(_GZIP) or _begins_zlib(self._input)
+        lacks_header = not has_header and self._may_lack_header
+        self._stream = zlib.decompressobj(_NO_HEADER if lacks_header else _ANY_HEADER)
+        self._fresh = self._may_lack_header = False
 
     def finish(self) -> None:
         """Check that nothing is missing."""
-        if not self._stream.eof and not self._fresh:
+        if self._input or not (self._stream.eof or self._fresh):
             raise BadEncoding(f"the compressed {self._what} ends too early")
+
+
+def _begins_zlib(data: bytes) -> bool:
+    """Whether these are the two bytes of RFC 1950: deflate, with a window that exists, and their check."""
+    return data[0] & 0x0F == 8 and data[0] >> 4 <= 7 and (data[0] << 8 | data[1]) % 31 == 0
 
 
 class InflatedBody:
@@ -89,7 +98,7 @@ class InflatedBody:
         self._encoding = encoding
         self._allowed = allowed and encoding in INFLATED
         self._next_chunk = next_chunk
-        self._inflater = Inflater()
+        self._inflater = Inflater(encoding=encoding)
         self._chunk = memoryview(b"")
         """What has arrived and is not in the inflater yet."""
 
@@ -114,9 +123,11 @@ class InflatedBody:
         return piece
 
 
-async def inflated(chunks: AsyncIterable[bytes], what: str) -> AsyncGenerator[bytes, None]:
+async def inflated(
+    chunks: AsyncIterable[bytes], what: str, encoding: str = "deflate"
+) -> AsyncGenerator[bytes, None]:
     """The chunks of a compressed body, decompressed in pieces; each is made when it is asked for."""
-    inflater = Inflater(what)
+    inflater = Inflater(what, encoding)
     async for chunk in chunks:
         for begin in range(0, len(chunk), _SLICE):
             inflater.feed(chunk[begin : begin + _SLICE])

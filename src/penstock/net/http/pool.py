@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 
     import httpx2
 
-__all__ = ["HttpLease", "HttpPool", "HttpPoolStatus", "http_pool", "httpx2_library"]
+__all__ = ["HttpLease", "HttpPool", "HttpPoolStatus", "check_port", "http_pool", "httpx2_library"]
 
 _log = logging.getLogger("penstock.net.http")
 
 _ATTRIBUTE: Final = "_penstock_http_pools"
 """Where an event loop has its pools. They live as long as the loop does, and a registry would keep both."""
+_LAST_PORT: Final = 65_535
 _CLOSE_WITHIN: Final = 5.0
 """Seconds that a loop's end waits for the connections to be closed."""
 
@@ -184,6 +185,16 @@ def http_pool() -> HttpPool:
     return _default
 
 
+def check_port(url: httpx2.URL) -> None:
+    """Refuse a port that does not exist: asyncio raises OverflowError, and uvloop connects to another."""
+    if url.port is not None and url.port > _LAST_PORT:
+        raise httpx2_library().InvalidURL(f"there is no port {url.port}, the last one is {_LAST_PORT}")
+
+
+async def _check_port_of(request: httpx2.Request) -> None:
+    check_port(request.url)  # of each redirect, too
+
+
 class _LoopPool:
     """A pool on one event loop, and used there only."""
 
@@ -274,7 +285,9 @@ class _LoopPool:
                 max_keepalive_connections=self._connections,
                 keepalive_expiry=self._keep_alive,
             )
-            self._client = http.AsyncClient(verify=_trust(), limits=limits)
+            self._client = http.AsyncClient(
+                verify=_trust(), limits=limits, event_hooks={"request": [_check_port_of]}
+            )
         one = copy.copy(self._client)
         one.cookies = {}
         return HttpLease(one, self._count)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from penstock.arguments import a_count, a_function, a_value, describe
+from penstock.streams.errors import set_cause
 from penstock.streams.fusion import Watch, operator
 from penstock.streams.operators.recovery import (
     EmptyRule,
@@ -54,9 +55,11 @@ class _Recovery(Stream[T]):
                 return error
             mapped = mapper(error)
             if not isinstance(mapped, BaseException):
-                raise TypeError(f"the function of on_error_map() must return an exception, not {mapped!r}")
+                raise TypeError(
+                    f"the function of on_error_map() must return an exception, not {describe(mapped)}"
+                )
             if mapped is not error and mapped.__cause__ is None:
-                mapped.__cause__ = error
+                set_cause(mapped, error)
             return mapped
 
         return self._with(

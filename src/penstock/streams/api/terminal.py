@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast, overload
 
-from penstock.arguments import a_count, a_function, seconds
+from penstock.arguments import a_count, a_function, patience
 from penstock.spec import Subscriber, check_subscriber, none_subscriber
 from penstock.streams.api.boundaries import PREFETCH
 from penstock.streams.explain import explain
@@ -237,4 +237,4 @@ async def _breathe() -> None:
 
 
 def _patience(timeout: float | timedelta | None) -> float | None:
-    return None if timeout is None else seconds(timeout, "block()")
+    return patience(timeout, "block()")

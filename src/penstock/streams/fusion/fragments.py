@@ -22,11 +22,13 @@ The user's functions are arguments of the compiled function; no text of theirs g
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
+from penstock.arguments import describe
 from penstock.spec import UNBOUNDED
 
 __all__ = ["KINDS", "NOTHING", "HandleSink", "Kind", "WeightedBatch"]
@@ -247,7 +249,7 @@ class HandleSink(Generic[R]):
 
 
 def _not_that_type(expected: Any, element: Any) -> TypeError:
-    return TypeError(f"cast({expected.__name__}) met {element!r}, a {type(element).__name__}")
+    return TypeError(f"cast({expected.__name__}) met {describe(element)}, a {type(element).__name__}")
 
 
 _LAST_SEEN = ("if {s} is not NOTHING:", "    x = {s}", "    EMIT")
@@ -400,7 +402,7 @@ KINDS: dict[str, Kind] = {
             "take_last",
             ("{s}.append(x)", "DROP"),
             flush=("for x in {s}:", "    EMIT"),
-            state=lambda n: deque(maxlen=n),
+            state=lambda n: deque(maxlen=min(n, sys.maxsize)),
             demand=_everything,
             assigns=True,
         ),

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from penstock.arguments import describe_all
 from penstock.spec import Subscription
-from penstock.streams.errors import Place, annotate, drop_error, here
+from penstock.streams.errors import Place, annotate, drop_error, here, set_context
 from penstock.streams.events import Outcome
 from penstock.streams.fusion.fragments import KINDS, Kind
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -162,10 +162,11 @@ class Watchers:
                 self._outcomes[index] = Outcome.ERROR
                 if watch.failed is not None:
                     try:
-                        error = watch.failed(error) or error
+                        replaced = watch.failed(error)
+                        error = error if replaced is None else replaced  # an error may count as false
                     except BaseException as fault:
                         if fault is not error:
-                            fault.__context__ = error
+                            set_context(fault, error)
                         annotate(fault, self._ops[index].label, self._ops[index].place)
                         error = fault
         return error

@@ -7,6 +7,7 @@ user cannot tell the difference: no function of the user's runs between two elem
 
 from __future__ import annotations
 
+import sys
 from itertools import islice, repeat
 from operator import is_
 from typing import TYPE_CHECKING, Any
@@ -38,7 +39,7 @@ class AtHand:
 
     def take(self, n: int) -> list[Any]:
         """The next ``n`` elements, or as many as there are."""
-        return list(islice(self._iterator, n))
+        return list(islice(self._iterator, min(n, sys.maxsize)))
 
     def at_end(self) -> bool:
         """Whether there is no further element."""

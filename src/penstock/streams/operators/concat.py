@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
-from penstock.streams.errors import Place, drop_error
+from penstock.streams.errors import Place, drop_error, set_context
 from penstock.streams.events import StageState
 from penstock.streams.fusion import Drain, Link, Op, Relay
 from penstock.streams.operators.at_hand import HandfulSubscription, elements_at_hand
@@ -120,7 +120,7 @@ class Switching(Relay):
             if fault is not error:
                 self._caught(fault)  # the same error was a signal already
                 if error is not None:
-                    fault.__context__ = error
+                    set_context(fault, error)
             error = fault
         self.dirty = True
         if following is None:

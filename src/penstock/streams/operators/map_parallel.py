@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import describe
 from penstock.spec import Subscriber, none_element
-from penstock.streams.errors import Place, drop_error
+from penstock.streams.errors import Place, add_note, drop_error, notes_of
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.operators.flat_map import ManySources, Outer
@@ -198,7 +198,7 @@ class _ParallelMapping(ManySources):
         try:
             value = _loads(payload)
         except BaseException as error:
-            error.add_note(f"{self.name} could not unpickle what a process sent for {describe(job.element)}")
+            add_note(error, f"{self.name} could not unpickle what a process sent for {describe(job.element)}")
             return _Failure(error)
         if not worked:
             return _Failure(value)
@@ -308,13 +308,13 @@ def _call(function: bytes, payload: bytes) -> tuple[bool, bytes]:
 
 
 def _pickled_error(error: BaseException) -> bytes:
-    error.add_note("in a worker process:\n" + "".join(traceback.format_exception(error)))
+    add_note(error, "in a worker process:\n" + "".join(traceback.format_exception(error)))
     try:
         payload = _dumps(error)
         _loads(payload)  # one with arguments of its own may not be rebuilt
     except Exception:
         stand_in = RuntimeError(f"{type(error).__name__}: {error}")
-        for note in error.__notes__:
+        for note in notes_of(error):
             stand_in.add_note(note)
         payload = _dumps(stand_in)
     return payload

@@ -232,7 +232,17 @@ def renew_after_fork(owner: Renewable) -> None:
     _registered.add(owner)
 
 
+_forks = 0
+
+
+def forks() -> int:
+    """How many forks led to this process: a child has one more than its parent."""
+    return _forks
+
+
 def _renew_all() -> None:
+    global _forks
+    _forks += 1
     for owner in list(_registered):
         owner.renew_in_child()
 

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from queue import SimpleQueue
 
-from penstock.arguments import a_whole_number
+from penstock.arguments import a_whole_number, patience
 from penstock.streams.schedulers.inline import ImmediateScheduler
 from penstock.streams.schedulers.scheduler import (
     ProcessWide,
@@ -155,7 +155,8 @@ class ThreadedScheduler(RealTimeScheduler):
         super().close()
         if threading.current_thread() in threads:
             return
-        deadline = None if timeout is None else time.monotonic() + timeout
+        limit = patience(timeout, "close()")
+        deadline = None if limit is None else time.monotonic() + limit
         for thread in threads:
             thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
 
@@ -303,7 +304,8 @@ class ElasticScheduler(RealTimeScheduler):
         super().close()
         if threading.current_thread() in threads:
             return
-        deadline = None if timeout is None else self.now() + timeout
+        limit = patience(timeout, "close()")
+        deadline = None if limit is None else self.now() + limit
         for thread in threads:
             thread.join(None if deadline is None else max(0.0, deadline - self.now()))
 

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from penstock.arguments import seconds
+from penstock.arguments import patience
 from penstock.spec import none_element, none_error
 from penstock.streams.errors import drop_error
 from penstock.streams.events import StageState
@@ -66,10 +66,11 @@ class Running(TerminalReader):
         On the thread of an event loop it raises RuntimeError, because waiting would block the loop. Look at
         :attr:`done` there, or read the stream with ``async for`` instead.
         """
-        patience = None if timeout is None else seconds(timeout, "wait()")
-        if patience != 0 and not self._finished.is_set():
+        limit = patience(timeout, "wait()")
+        if limit != 0 and not self._finished.is_set():
             refuse_to_block("wait()", "async for")
-        return self._finished.wait(patience)
+            self._refuse_in_child()
+        return self._finished.wait(limit)
 
     def scan(self) -> list[StageState]:
         """What each stage is doing now, from the subscriber up to the source."""

@@ -18,6 +18,7 @@ from penstock.streams.fusion import ElementInbox
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
+from penstock.streams.schedulers.scheduler import forks
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -38,7 +39,7 @@ __all__ = [
 class TerminalReader:
     """A Subscriber that asks for ``first`` elements at once; the base of everything that reads a stream."""
 
-    __slots__ = ("_ahead", "_cancelled", "_first", "_over", "_subscription", "_unheard", "home")
+    __slots__ = ("_ahead", "_cancelled", "_first", "_forks", "_over", "_subscription", "_unheard", "home")
 
     def __init__(self, first: int) -> None:
         self._first = first
@@ -46,6 +47,7 @@ class TerminalReader:
         """Asks for elements that can be large; None if they are not."""
         self.home = home_here()
         """Where the stream's coroutines run."""
+        self._forks = forks()
         self._subscription: Subscription | None = None
         self._cancelled = False
         self._over = False
@@ -75,6 +77,14 @@ class TerminalReader:
         if self._subscription is not None and not self._over:
             self._subscription.cancel()
         self._report_unheard()
+
+    def _refuse_in_child(self) -> None:
+        """Raise RuntimeError in a forked child of the process that reads: nobody would end the wait."""
+        if self._forks != forks():
+            raise RuntimeError(
+                "this stream was started before a fork, and the threads and event loops that it has to wait "
+                "for are in the parent process; start a stream of its own in the child"
+            )
 
     def _keep(self, error: BaseException) -> None:
         """Keep an error for the reader; report it if the reader has left (§2.8: it may still come)."""
@@ -211,6 +221,7 @@ class BlockingReader(QueueReader):
                             "this stream has to wait, and waiting here would block the event loop; "
                             "use 'async for' or 'await'"
                         )
+                    self._refuse_in_child()
                     self._woken.get()
                 self.idle = False
         finally:
