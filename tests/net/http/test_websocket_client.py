@@ -351,10 +351,11 @@ def test_what_breaks_the_protocol_closes_with_a_code_of_ours(frames: bytes, code
     assert rest[0][0] == 0x80 | CLOSE
 
 
-def test_text_that_is_not_utf8_is_named_even_if_the_server_is_gone_by_then() -> None:
+@pytest.mark.parametrize("more", [b"", frame(CLOSE, (1000).to_bytes(2, "big"))], ids=["gone", "closed well"])
+def test_text_that_is_not_utf8_is_named_even_if_the_server_is_gone_by_then(more: bytes) -> None:
     def talk(peer: RawPeer) -> None:
         peer.accept()
-        peer.socket.sendall(frame(TEXT, b"before") + frame(TEXT, b"\xff\xfe"))
+        peer.socket.sendall(frame(TEXT, b"before") + frame(TEXT, b"\xff\xfe") + more)
 
     async def ask(url: str) -> None:
         connection = await ws(url).connect()

@@ -161,16 +161,15 @@ class WebSocketLink:
             return WebSocketClosed(
                 f"{url}: this side closed the WebSocket {said}", code=sent.code, reason=sent.reason
             )
+        if isinstance(closed.__cause__, UnicodeDecodeError):
+            # The server was gone, or had closed, before it could be told: a message is lost however it closed.
+            return WebSocketClosed(
+                f"{url}: the server sent text that is not UTF-8 ({closed.__cause__})", code=_NOT_UTF8
+            )
         if received is not None:
             said = _said(received.code, received.reason)
             return WebSocketClosed(
                 f"{url}: the server closed the WebSocket {said}", code=received.code, reason=received.reason
-            )
-        if isinstance(
-            closed.__cause__, UnicodeDecodeError
-        ):  # but the server was gone before it could be told
-            return WebSocketClosed(
-                f"{url}: the server sent text that is not UTF-8 ({closed.__cause__})", code=_NOT_UTF8
             )
         why = "the connection was cut without a close frame"
         if self._silent:
