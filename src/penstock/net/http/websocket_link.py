@@ -162,7 +162,7 @@ class WebSocketLink:
                 f"{url}: this side closed the WebSocket {said}", code=sent.code, reason=sent.reason
             )
         if isinstance(closed.__cause__, UnicodeDecodeError):
-            # The server was gone, or had closed, before it could be told: a message is lost however it closed.
+            # The server was gone, or had closed, before it could be told: either way a message is lost.
             return WebSocketClosed(
                 f"{url}: the server sent text that is not UTF-8 ({closed.__cause__})", code=_NOT_UTF8
             )
