@@ -30,7 +30,7 @@ __all__ = [
     "drop_elements",
     "drop_error",
     "here",
-    "notes_of",
+    "note_texts",
     "on_dropped",
     "set_cause",
     "set_context",
@@ -106,7 +106,7 @@ def annotate(error: BaseException, operator: str, place: Place | None) -> None:
 
     The first operator that sees an error is its origin; the others leave it alone.
     """
-    if place is None or any(note.startswith(_NOTE) for note in notes_of(error)):
+    if place is None or any(note.startswith(_NOTE) for note in note_texts(error)):
         return
     add_note(error, f"{_NOTE} {operator}, assembled at {place}")
 
@@ -116,7 +116,7 @@ _NOTE = "in stream operator"
 
 # An error must reach its subscriber whatever its class does, and a frozen dataclass may be an exception: it
 # refuses every assignment, also that of a note or a cause. So these set attributes as BaseException does.
-def notes_of(error: BaseException) -> list[str]:
+def note_texts(error: BaseException) -> list[str]:
     """The notes of an error; none if its class has something else in their place."""
     notes = getattr(error, "__notes__", None)
     return [note for note in notes if isinstance(note, str)] if isinstance(notes, list) else []

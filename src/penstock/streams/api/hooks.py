@@ -15,7 +15,7 @@ from typing import Any, Generic, Literal, Self, TypeVar, overload
 
 from penstock.arguments import a_function, a_whole_number, whole
 from penstock.spec import UNBOUNDED, Subscription
-from penstock.streams.errors import add_note, here, notes_of
+from penstock.streams.errors import add_note, here, note_texts
 from penstock.streams.fusion import Outcome, Watch, operator
 from penstock.streams.stream import Stream, T
 
@@ -361,7 +361,7 @@ class FluxOrMonoHooks(Stream[T]):
         note = f"passed {what}, at {here()}"
 
         def failed(error: BaseException) -> None:
-            if note not in notes_of(error):  # a retry may meet the same error again
+            if note not in note_texts(error):  # a retry may meet the same error again
                 add_note(error, note)
 
         shows = () if description is None else (description,)

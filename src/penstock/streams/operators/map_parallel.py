@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.arguments import describe
 from penstock.spec import Subscriber, none_element
-from penstock.streams.errors import Place, add_note, drop_error, notes_of
+from penstock.streams.errors import Place, add_note, drop_error, note_texts
 from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.operators.flat_map import ManySources, Outer
@@ -314,7 +314,7 @@ def _pickled_error(error: BaseException) -> bytes:
         _loads(payload)  # one with arguments of its own may not be rebuilt
     except Exception:
         stand_in = RuntimeError(f"{type(error).__name__}: {error}")
-        for note in notes_of(error):
+        for note in note_texts(error):
             stand_in.add_note(note)
         payload = _dumps(stand_in)
     return payload
