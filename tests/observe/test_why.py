@@ -24,12 +24,13 @@ import sys, threading, time
 from penstock.streams import Flux, schedulers
 
 def think(number):
+    if number == "0":
+        print("ready", flush=True)  # Not before: on a busy machine the thread may begin much later.
     time.sleep(0.02)
     return number
 
 numbers = Flux.range(10**9).map(str).map(think)
 running = numbers.subscribe_on(schedulers.single("work")).subscribe(lambda _: None)
-print("ready", flush=True)
 sys.stdin.read()
 running.cancel()
 """

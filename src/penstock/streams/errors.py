@@ -114,8 +114,9 @@ def annotate(error: BaseException, operator: str, place: Place | None) -> None:
 _NOTE = "in stream operator"
 
 
-# An error must reach its subscriber whatever its class does, and a frozen dataclass may be an exception: it
-# refuses every assignment, also that of a note or a cause. So these set attributes as BaseException does.
+# An error must reach its subscriber whatever its class does. A frozen dataclass may be an exception: it
+# refuses every assignment, also that of a note or a cause, and gets it as BaseException would do it. An
+# exception of Java, on the other hand, has only a way of its own.
 def note_texts(error: BaseException) -> list[str]:
     """The notes of an error; none if its class has something else in their place."""
     notes = getattr(error, "__notes__", None)
@@ -126,19 +127,26 @@ def add_note(error: BaseException, note: str) -> None:
     """Add a note to an error of any class, unless it has something else in the place of notes."""
     notes = getattr(error, "__notes__", None)
     if notes is None:
-        BaseException.__setattr__(error, "__notes__", [note])
+        _set(error, "__notes__", [note])
     elif isinstance(notes, list):
         notes.append(note)
 
 
 def set_cause(error: BaseException, cause: BaseException) -> None:
     """Do what ``raise error from cause`` does, without raising it."""
-    BaseException.__setattr__(error, "__cause__", cause)
+    _set(error, "__cause__", cause)
 
 
 def set_context(error: BaseException, context: BaseException) -> None:
     """Say that ``error`` was raised while ``context`` was handled."""
-    BaseException.__setattr__(error, "__context__", context)
+    _set(error, "__context__", context)
+
+
+def _set(error: BaseException, name: str, value: object) -> None:
+    try:
+        setattr(error, name, value)
+    except Exception:
+        BaseException.__setattr__(error, name, value)
 
 
 _log = logging.getLogger("penstock.streams")
