@@ -30,11 +30,13 @@ from penstock.aquifer import (
     Redelivery,
     Refused,
     SourceFailed,
+    SqliteJournal,
     generate_keys,
     partition_of,
 )
 from penstock.aquifer.client import group
 from penstock.aquifer.client.demand import Turns
+from penstock.aquifer.log import Log
 from penstock.aquifer.protocol import extended_reader
 from penstock.spec import Subscription
 from penstock.streams import Flux, on_dropped
@@ -426,7 +428,7 @@ def test_a_member_that_is_at_work_for_long_keeps_its_partitions() -> None:
             assert done.wait(60)
         return None
 
-    limits = Limits(member_timeout=1.0)
+    limits = Limits(member_timeout=2.0)
     with Gateway(source, ANYWHERE, limits=limits) as gateway:
         slow = join(gateway.endpoint, Member(judge=judge), partitions=1, lease=1.0)
         source.give(record(0))
@@ -505,6 +507,57 @@ def test_two_restarts_of_the_gateway_lose_nothing_and_bring_nothing_twice(tmp_pa
     assert [member.error for member in joined] == [None, None]
     assert handled(joined) == once(6000)
     assert_in_order(joined)
+
+
+def test_a_partition_that_a_member_is_done_with_is_not_read_again_after_a_kill_of_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first gateway stores no cursor, as if it was killed before the next transaction of its journal."""
+    endpoint, path = free_endpoint(), tmp_path / "log.db"
+    last = max(offset for offset in range(KEYS) if partition_of(record(offset).key, 0, 2) == 1)
+
+    def gateway() -> Gateway:
+        journal = SqliteJournal(path)
+        return Gateway(
+            lambda done: Flux.from_iterable(records(KEYS)[done:]), endpoint, journal=journal, limits=PATIENT
+        )
+
+    def judge(element: Record) -> str | None:
+        return "" if element.offset == last else None
+
+    with monkeypatch.context() as patch, gateway():
+        patch.setattr(Log, "_hand_over_cursors", lambda log: 0)
+        member = join(endpoint, Member(judge=judge), partitions=2, patience=60)
+        eventually(lambda: len(member.got) == KEYS)
+        eventually(lambda: member.partitions == (1,), "it is done with the other one")
+    with gateway():
+        member.subscription.ack(last)
+        assert member.over.wait(60)
+    assert member.error is None
+    assert handled([member]) == once(KEYS)
+
+
+def test_a_group_that_began_with_the_newest_record_skips_nothing_after_a_kill_of_the_gateway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first gateway is killed before it has stored the group, and more comes before its members do."""
+    endpoint, path = free_endpoint(), tmp_path / "log.db"
+
+    def gateway(source: Flux[Record], at: str = endpoint) -> Gateway:
+        return Gateway(source, at, journal=SqliteJournal(path), limits=PATIENT)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Log, "_hand_over_cursors", lambda log: 0)
+        with gateway(Flux.from_iterable(records(10)).concat_with(Flux.never())) as first:
+            eventually(lambda: first.status().head == 10)
+            member = join(endpoint, partitions=2, start="latest", patience=60)
+            eventually(shared([member], 2))
+    with gateway(Flux.from_iterable(map(record, range(10, 20))), ANYWHERE) as unseen:
+        assert unseen.join(60)
+    with gateway(Flux.empty()):
+        assert member.over.wait(60)
+    assert member.error is None
+    assert sorted(member.got) == list(range(10, 20))
 
 
 def test_what_a_member_has_settled_before_it_left_survives_a_kill_of_the_gateway(tmp_path: Path) -> None:

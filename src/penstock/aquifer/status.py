@@ -197,6 +197,8 @@ class PartitionStatus(StatusObject):
     """The member that reads it, or did until it was lost."""
     free: bool = False
     """Whether a member may take it."""
+    stored: bool = True
+    """Whether the journal has what is acknowledged; if not, the gateway forgets it when it is killed."""
 
 
 class GroupStatus(StatusObject):

@@ -39,6 +39,10 @@ class PretendedJournal(MemoryJournal):
     def cursors(self) -> Mapping[str, Cursor]:
         return self.stored
 
+    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
+        kept = {other: it for other, it in self.stored.items() if other != name}
+        self.stored = kept if cursor is None else kept | {name: cursor}
+
     @property
     def marks(self) -> Mapping[str, str]:
         return self.marked
@@ -65,9 +69,12 @@ class PretendedLog(Log):
         self.codec = "bytes"
         self.record_bytes = record_bytes
         self._ack_every = ack_every_records, ack_every_bytes
-        self.unsaved = self._unsaved
-        """What was saved of the cursors."""
         self.submitted = self._submitted
+
+    @property
+    def unsaved(self) -> dict[str, Cursor | None]:
+        """What was saved of the cursors since the journal was given some."""
+        return self._unsaved
 
     @property
     def ack_every_records(self) -> int:

@@ -370,11 +370,7 @@ def test_a_last_acknowledgement_changes_nothing_that_another_reads_or_that_is_re
 
 def restarted(front: FrontTable) -> FrontTable:
     front.table.registry.note_all()
-    saved = {name: cursor for name, cursor in front.log.unsaved.items() if cursor is not None}
-    after = FrontTable(limits=front.limits, log=PretendedLog(first=10, head=100), cursors=saved)
-    after.now = front.now
-    after.pass_time(0.5)
-    return after
+    return killed(front, {name: cursor for name, cursor in front.log.unsaved.items() if cursor is not None})
 
 
 def test_after_a_restart_readers_of_before_come_first(front: FrontTable) -> None:
@@ -415,6 +411,84 @@ def test_what_a_member_has_begun_is_kept_for_it_after_a_restart(front: FrontTabl
     lapsed = SubscribeFields(v=1, id="orders/0-of-2", from_=30, ack=20)
     lapsed.group = about(partition=0, partitions=2, lapsed=True)
     assert isinstance(front.ask(Subscribe(x=lapsed), b"again"), OnSubscribe)
+
+
+def killed(front: FrontTable, stored: dict[str, Cursor]) -> FrontTable:
+    """The gateway was killed, and its journal has no other cursors than these."""
+    after = FrontTable(limits=front.limits, log=PretendedLog(first=10, head=100), cursors=stored)
+    after.now = front.now
+    after.pass_time(0.5)
+    return after
+
+
+STORED = {f"orders/{number}-of-2": Cursor(20, 60_000, 60.0, "") for number in range(2)}
+
+
+def test_members_see_whether_the_journal_has_what_was_acknowledged(front: FrontTable) -> None:
+    def stored() -> list[bool]:
+        return [one.stored for one in state(beat(front)).partitions]
+
+    beat(front, partitions=2)
+    assert stored() == [False, False]
+    front.log.flush()
+    assert stored() == [True, True]
+    session_of(front, 0, sent=50)
+    front.grant(b"ann-0", limit=60, ack=40)
+    assert stored() == [False, True]
+    front.log.flush()
+    front.table.registry.note_all()
+    assert stored() == [True, True], "only a lease was saved since"
+
+
+@pytest.mark.parametrize("stored", [STORED, {}], ids=["an older cursor", "no cursor"])
+def test_a_gateway_that_was_killed_learns_from_members_what_they_had_acknowledged(
+    front: FrontTable, stored: dict[str, Cursor]
+) -> None:
+    front = killed(front, stored)
+    group = state(beat(front, partitions=2, reads=[], acks=[(0, 47)], epoch="epoch-1"))
+    assert group.partitions[0].acknowledged == 47
+    assert not group.partitions[0].stored
+    assert refused(take(front, 0, "bob"))[0] == ErrorCode.TAKEN, "a reader from before may know more"
+    front.pass_time(11)
+    assert begins_at(take(front, 0, "bob")) == 47
+
+
+def test_a_goodbye_that_a_killed_gateway_did_not_answer_counts_for_the_next_one(front: FrontTable) -> None:
+    front = killed(front, STORED)
+    beat(front, reads=[], acks=[(0, 47)], epoch="epoch-1", leave=True)
+    assert front.log.cursors["orders/0-of-2"].acknowledged == 47, "the journal has it before the answer"
+
+
+@pytest.mark.parametrize(
+    ("acks", "more"),
+    [
+        ([(0, 19)], {"epoch": "epoch-1"}),
+        ([(0, 101)], {"epoch": "epoch-1"}),
+        ([(2, 47)], {"epoch": "epoch-1"}),
+        ([(0, 47)], {}),
+    ],
+    ids=["less than is stored", "beyond the log", "no such partition", "perhaps of another log"],
+)
+def test_a_killed_gateway_does_not_believe_everything(
+    front: FrontTable, acks: list[tuple[int, int]], more: dict[str, str]
+) -> None:
+    front = killed(front, STORED)
+    group = state(beat(front, reads=[], acks=acks, **more))
+    assert [one.acknowledged for one in group.partitions] == [20, 20]
+
+
+def test_only_cursors_from_before_a_kill_are_moved_by_a_member_that_has_left(front: FrontTable) -> None:
+    front = killed(front, STORED)
+    assert isinstance(take(front, 0, "bob", from_=50, ack=30), OnSubscribe), "bob had it after ann"
+    front.ask(Subscribe(cancel=True), b"bob-0")
+    group = state(beat(front, reads=[], acks=[(0, 47)], epoch="epoch-1"))
+    assert group.partitions[0].acknowledged == 20
+    front = killed(front, STORED)
+    for _ in range(2):
+        front.pass_time(6)
+        beat(front, "bob")
+    group = state(beat(front, reads=[], acks=[(0, 47)], epoch="epoch-1"))
+    assert group.partitions[0].acknowledged == 20, "too late: somebody may read it from there"
 
 
 def test_a_reader_that_was_overtaken_by_another_does_not_take_the_cursor_back(front: FrontTable) -> None:

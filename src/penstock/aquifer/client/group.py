@@ -32,7 +32,7 @@ from penstock.aquifer.protocol.messages import (
     read_status,
 )
 from penstock.aquifer.records import Partition
-from penstock.aquifer.status import GroupStatus
+from penstock.aquifer.status import GroupStatus, PartitionStatus
 from penstock.arguments import whole
 from penstock.spec import Subscriber, non_positive_request
 from penstock.streams.spi import drop_error
@@ -96,7 +96,7 @@ class GroupSubscription:
         self._settled: PartitionSubscription | None = None
         """The one that the last settled record is of: the next one often is, too."""
         self._left: dict[int, int] = {}
-        """What it had acknowledged of those that it has left, until the gateway knows that it has."""
+        """What it had acknowledged of those that it has left, until the gateway's journal has that."""
         self._waits = _AT_ONCE
         """Seconds between the last two looks at a group in which only others have something left to read."""
         self._cancelled = False
@@ -255,7 +255,6 @@ class GroupSubscription:
         partition = Partition(self.group, number, partitions)
         fields = GroupFields(name=self.group, member=self.member, partitions=partitions, partition=number)
         one = self._make(partition, fields, self, sure_until)
-        self._left.pop(number, None)
         with self._mutex:
             self._read[number] = one
         one.start()
@@ -289,7 +288,8 @@ class GroupSubscription:
         about = GroupFields(name=self.group, member=self.member, reads=sorted(self._read))
         about.begun = sorted(number for number, one in self._read.items() if one.has_begun)
         if self._left:
-            # Each partition has told this over its own connection. This question may overtake that.
+            # Each partition has told this over its own connection. This question may overtake that, and a
+            # gateway that is killed before it has stored it learns it from here when it is started again.
             about.acks = sorted(self._left.items())
         if self._asked is not None:
             about.partitions = self._asked
@@ -310,10 +310,25 @@ class GroupSubscription:
             raise self._cannot()
         if details.epoch is not UNSET:
             fields.epoch = details.epoch
+        if leave:
+            self._left.clear()  # The gateway has answered when all of it was stored.
+            return group  # Perhaps without partitions: it may have been killed before it had stored them.
         self._asked = len(group.partitions)
-        for number in [number for number in self._left if group.partitions[number].member != self.member]:
-            del self._left[number]
+        if isinstance(fields.from_, int) or fields.from_ == "latest":
+            # If the gateway is killed before it has stored the group, another one begins where this one is.
+            fields.from_ = min((one.acknowledged for one in group.partitions), default=fields.from_)
+        for number, acknowledged in list(self._left.items()):
+            if self._is_kept(group.partitions[number], acknowledged):
+                del self._left[number]
         return group
+
+    def _is_kept(self, partition: PartitionStatus, acknowledged: int) -> bool:
+        """Whether the gateway does not need to hear again what was acknowledged of a partition that was left.
+
+        It has just heard it. If it shows less, it has a reason: somebody has moved the cursor back.
+        """
+        knows = partition.member != self.member or partition.number in self._read
+        return knows and (partition.stored or partition.acknowledged < acknowledged)
 
     def _go_on(self) -> None:
         if self._cancelled or self._error is not None:

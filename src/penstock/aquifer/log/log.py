@@ -250,11 +250,15 @@ class Log:
         """The cursors that were stored, by id."""
         return self._journal.cursors
 
-    def save_cursor(self, name: str, cursor: Cursor | None) -> None:
-        """Store a cursor, or with None delete it, with the next transaction."""
+    def save_cursor(self, name: str, cursor: Cursor | None) -> int:
+        """Store a cursor, or with None delete it, with the next transaction.
+
+        Returns what to ask :meth:`has_stored` for.
+        """
         with self.changed:
             self._unsaved[name] = cursor
             self._saves += 1
+            return self._saves
 
     def store_cursors_soon(self) -> int:
         """Let the writer store the cursors at once; returns what to ask :meth:`has_stored` for.

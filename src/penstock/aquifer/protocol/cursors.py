@@ -62,6 +62,8 @@ class Cursors:
         """When the lease of each that is away ends, on the clock of leases."""
         self._stored: dict[str, float] = {}
         """When a cursor was last given to the log."""
+        self._saves: dict[str, tuple[int, int]] = {}
+        """What was last acknowledged, and what to ask the log for to learn whether that is stored."""
         self.inherited = set(self.saved)
         """Those of an earlier run of the gateway that nobody has come back for: a reader that was connected
         then may not know yet that the gateway was restarted."""
@@ -87,8 +89,14 @@ class Cursors:
     # ---------------------------------------------------------------- of a subscriber that is here
     def note(self, name: str, cursor: Cursor) -> None:
         """A durable subscriber that is here has come so far."""
-        self._log.save_cursor(name, cursor)
+        saves = self._log.save_cursor(name, cursor)
         self._stored[name] = self._clock.now
+        if name not in self._saves or self._saves[name][0] != cursor.acknowledged:
+            self._saves[name] = cursor.acknowledged, saves
+
+    def is_stored(self, name: str) -> bool:
+        """Whether the journal has what was last acknowledged."""
+        return name not in self._saves or self._log.has_stored(self._saves[name][1])
 
     def is_stale(self, name: str, lease: float) -> bool:
         """Whether nothing was stored for so long that a restart would cut its lease short."""
@@ -107,6 +115,11 @@ class Cursors:
         self.inherited.discard(name)
         return self.saved.pop(name, None)
 
+    def advance(self, name: str, offset: int) -> None:
+        """One that is away has acknowledged more than is known of it."""
+        self.saved[name] = self.saved[name]._replace(acknowledged=offset)
+        self.store(name)
+
     def renew(self, name: str) -> None:
         """Begin the lease of one that is away anew."""
         self._ends[name] = self._clock.now + self.saved[name].lease_ms / 1000
@@ -115,6 +128,7 @@ class Cursors:
         """Keep nothing for it any longer."""
         self.come_back(name)
         self._stored.pop(name, None)
+        self._saves.pop(name, None)
         self._origins.pop(name, None)
         self._log.save_cursor(name, None)
 

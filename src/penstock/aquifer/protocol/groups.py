@@ -8,6 +8,8 @@ much of, and takes what is free. The gateway only sees to it that a partition ha
 - A reader that was cut off continues where it was, unless another one has acknowledged more since.
 - After a restart, for as long as a member may not know of it, only those continue that are sure to have been
   the readers before. What a member says to have read is kept for it after that, too.
+- Members repeat what they have acknowledged of partitions that they have left, until the journal has it. A
+  gateway that was killed before it had stored that learns it from them, before anybody else may read there.
 """
 
 from __future__ import annotations
@@ -90,6 +92,8 @@ class Groups:
         self._end_others(group)
         if group.leave is not True:
             self._create_missing(fields, group, caller)
+        self._recover(fields, group)
+        if group.leave is not True:
             self._note(group, caller)
         elif any(_member(reader) == group.member for reader in self._look(group.name).values()):
             self._note(group, caller, leaving=True)
@@ -120,6 +124,20 @@ class Groups:
                 assert isinstance(reader, ExtendedSession), "a saved cursor has no member"
                 reader.note_last_acknowledgement(acknowledged.get(partition.number, 0))
                 self._registry.end(reader, SessionEvent.CANCEL)
+
+    def _recover(self, fields: SubscribeFields, group: GroupFields) -> None:
+        """Take over what a member had acknowledged, if the gateway was killed before it had stored that."""
+        if group.acks is UNSET or fields.epoch is UNSET:
+            return  # Without an epoch it may mean the offsets of another log.
+        acknowledged = dict(group.acks)
+        for partition, reader in self._look(group.name).items():
+            offset = acknowledged.get(partition.number, 0)
+            if (
+                isinstance(reader, Cursor)
+                and self._may_be_read(partition)
+                and reader.acknowledged < offset <= self._log.head
+            ):
+                self._registry.cursors.advance(partition.id, offset)
 
     def _problem(self, fields: SubscribeFields, group: GroupFields, caller: Caller) -> Problem | None:
         limits, log = self._limits, self._log
@@ -218,7 +236,7 @@ class Groups:
                 cursor = Cursor(start, lease, lease / 1000, caller.owner)
                 registry.cursors.leave(partition.id, cursor)
                 registry.cursors.came_from(partition.id, caller)
-                if group.begun:
+                if group.begun or group.acks:
                     # The group was there before, and the gateway was killed before it had stored that.
                     registry.cursors.inherited.add(partition.id)
         # At once: what the group was promised must not be forgotten meanwhile.
@@ -346,6 +364,7 @@ class Groups:
                 lag=max(log.head - reader.acknowledged, 0),
                 member=_member(reader),
                 free=not live and self._is_settled(partition),
+                stored=self._registry.cursors.is_stored(partition.id),
             )
             partitions.append(shown)
         members = [
