@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import errno
 import os
 import random
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, suppress
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from penstock.aquifer.log import (
     SqliteJournal,
     compact_journal,
     segments,
+    sqlite_writer,
     verify_journal,
 )
 from penstock.aquifer.records.batch import Batch
@@ -105,6 +109,85 @@ class TestWhatIsThere:
         sizes = [size for _, size in seen]
         assert [count for count, _ in seen] == [0, 1]
         assert sizes[1] == segment_files(path)[0].stat().st_size > sizes[0]
+
+
+class TestWrittenOnAnotherThread:
+    """While one thread writes the records, the other one computes checksums and talks to SQLite."""
+
+    @pytest.fixture
+    def happened(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """What happens to the next group: its sync waits until the other thread has failed."""
+        happened: list[str] = []
+        failed, sync, undo = threading.Event(), segments._sync, segments.SegmentFileWriter.undo
+
+        def fail(batches: list[Batch], *_: object) -> Iterator[tuple[object, ...]]:
+            for _batch in batches:
+                happened.append("failed")
+                failed.set()
+                raise ValueError("a defect")
+            yield from ()
+
+        def wait_and_sync(descriptor: int) -> None:
+            assert failed.wait(60)
+            sync(descriptor)
+            happened.append("synced")
+
+        def note_undo(self: segments.SegmentFileWriter, *, certain: bool) -> None:
+            happened.append("undone")
+            undo(self, certain=certain)
+
+        monkeypatch.setattr(sqlite_writer, "_rows", fail)
+        monkeypatch.setattr(segments, "_sync", wait_and_sync)
+        monkeypatch.setattr(segments.SegmentFileWriter, "undo", note_undo)
+        return happened
+
+    def test_a_group_that_fails_is_undone_when_nobody_writes_any_more(
+        self, open_sqlite: OpenSqlite, happened: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        journal = open_sqlite(cache_bytes=1)
+        with pytest.raises(ValueError, match="a defect"):
+            fill(journal, [3])
+
+        assert happened == ["failed", "synced", "undone"]
+        monkeypatch.undo()
+        stored = fill(journal, [4], width=200_000)
+        assert everything(journal) == stored
+
+    def test_an_interrupt_waits_for_the_disk_as_well(
+        self, open_sqlite: OpenSqlite, happened: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        interrupts = [KeyboardInterrupt()]
+
+        def wait(futures: list[Future[None]]) -> None:
+            if interrupts:
+                raise interrupts.pop()
+            concurrent.futures.wait(futures)
+
+        monkeypatch.setattr(sqlite_writer, "wait", wait)
+        journal = open_sqlite()
+        with pytest.raises(KeyboardInterrupt):
+            fill(journal, [3])
+
+        assert happened == ["failed", "synced", "undone"]
+
+    def test_without_another_thread_it_is_written_all_the_same(
+        self, open_sqlite: OpenSqlite, path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise RuntimeError("can't start new thread")
+
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", refuse)
+        journal = open_sqlite(cache_bytes=1)
+        stored = fill(journal, [3, 4])
+        assert everything(journal) == stored
+        assert segment_files(path)
+
+    def test_a_closed_journal_leaves_no_thread(self, open_sqlite: OpenSqlite) -> None:
+        before = set(threading.enumerate())
+        journal = open_sqlite()
+        fill(journal, [3])
+        journal.close()
+        assert set(threading.enumerate()) <= before
 
 
 class TestTornEnd:

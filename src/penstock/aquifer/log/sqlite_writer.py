@@ -10,7 +10,8 @@ import math
 import secrets
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager, suppress
 from typing import Final
 
 import penstock
@@ -92,6 +93,8 @@ class SqliteWriter:
         self._cursor_table = CheckedTable(connection, path, CURSORS)
         self._mark_table = CheckedTable(connection, path, MARKS)
         self._segment_table = CheckedTable(connection, path, SEGMENTS)
+        self._disk = ThreadPoolExecutor(1, "penstock-journal")
+        """Writes segment files, while this thread computes checksums and talks to SQLite."""
 
     def cursors(self) -> dict[str, Cursor]:
         """The cursors in the file."""
@@ -193,9 +196,8 @@ class SqliteWriter:
                     note_compressed(self.connection)
                 # Deleted before, so that the new batches get their pages and the file does not grow.
                 self._delete_before(start.offset, end.before - before.total, len(batches))
-                if file is not None:
-                    self.segments.write(file, batches)
-                self.connection.executemany(_INSERT, _rows(batches, before.total, now, file))
+                with self._writing(file, batches):
+                    self.connection.executemany(_INSERT, _rows(batches, before.total, now, file))
         except BaseException as error:
             self.segments.undo(certain=isinstance(error, _NOTHING_STORED))
             raise
@@ -212,6 +214,24 @@ class SqliteWriter:
             self._mark_table.written(marks, state.marks)
         self._is_to_carry_over |= first_compressed or bool(state.opened and state.opened != before.opened)
         return self._is_to_carry_over
+
+    @contextmanager
+    def _writing(self, file: SegmentFile | None, batches: Sequence[Batch]) -> Iterator[None]:
+        """Write a segment file on another thread meanwhile; after it, the records are on the disk."""
+        if file is None:
+            yield
+            return
+        try:
+            written = self._disk.submit(self.segments.write, file, batches)
+        except RuntimeError:  # The interpreter is about to end, or the system has no more threads.
+            self.segments.write(file, batches)
+            yield
+            return
+        try:
+            yield
+        finally:
+            _wait_for(written)  # Whatever has happened: nothing is undone while it is being written.
+        written.result()
 
     def _not_ours_any_more(self) -> JournalInUse:
         return JournalInUse(
@@ -310,9 +330,22 @@ class SqliteWriter:
 
     def close(self) -> None:
         """Close the files."""
+        self._disk.shutdown()
         self.reader.close()
         self.segments.close()
         self.connection.close()
+
+
+def _wait_for(written: Future[None]) -> None:
+    """Wait until it is done, also if this thread is interrupted."""
+    interruption: BaseException | None = None
+    while not written.done():
+        try:
+            wait([written])
+        except BaseException as error:
+            interruption = error
+    if interruption is not None:
+        raise interruption
 
 
 def _rows(
