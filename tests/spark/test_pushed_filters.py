@@ -155,6 +155,29 @@ def test_only_what_may_count_is_read() -> None:
         )
 
 
+@pytest.mark.usefixtures("pushing")
+def test_a_warning_of_wrong_records_names_their_offset_if_the_gateway_sends_some_keys_only(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    records = [
+        Record(b'{"n": 1}' if number < 7 else b"wrong", key=b"k%d" % (number % 2)) for number in range(10)
+    ]
+    with Gateway(Flux.from_iterable(records), "tcp://127.0.0.1:0") as gateway:
+        assert gateway.join(60)
+        options = {"endpoint": gateway.endpoint, "value": "json", "includeMetadata": "true"}
+        reader = AquiferDataSource(options | {"mode": "DROPMALFORMED"}).reader(
+            StructType().add("n", LongType()).add("key", BinaryType())
+        )
+        assert isinstance(reader, FilteringBatchReader)
+        list(reader.pushFilters([condition("EqualTo", "key", b"k1")]))
+        rows = [
+            row for piece in reader.partitions() for batch in reader.read(piece) for row in batch.to_pylist()
+        ]
+    assert rows == [{"n": 1, "key": b"k1"}] * 3
+    assert "2 of the records 0 to 9" in caplog.text
+    assert "the first is record 7: " in caplog.text
+
+
 def test_a_session_that_pushes_no_filters_down_gets_a_reader_that_accepts_none() -> None:
     reader = AquiferDataSource({"endpoint": "tcp://127.0.0.1:1"}).reader(SCHEMA)
     assert not isinstance(reader, FilteringBatchReader)

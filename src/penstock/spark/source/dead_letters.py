@@ -15,7 +15,15 @@ from typing import Final, NamedTuple, Self
 
 import msgspec
 
-from penstock.aquifer import Batch, Producer, Record, Transaction, dead_letter, unpack_metadata
+from penstock.aquifer import (
+    Batch,
+    Producer,
+    Record,
+    Transaction,
+    dead_letter,
+    offsets_of,
+    unpack_metadata,
+)
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import WrongRecord
 from penstock.spark.source.positions import OffsetRange
@@ -59,7 +67,8 @@ class DeadLetterTransaction:
         if not wrong:
             return
         self._count += len(wrong)
-        self._first = self._first or f"record {batch.first + wrong[0].number}: {wrong[0].reason}"
+        offsets = offsets_of(batch)
+        self._first = self._first or f"record {offsets[wrong[0].number]}: {wrong[0].reason}"
         if self._options.dead_letter is None:
             return
         keys, span = unpack_metadata(batch.metadata).keys, self._span
@@ -71,7 +80,7 @@ class DeadLetterTransaction:
                         each.reason,
                         endpoint=span.endpoint,
                         epoch=span.epoch,
-                        offset=batch.first + each.number,
+                        offset=offsets[each.number],
                     )
                 ),
                 key=None if keys is None else keys[each.number],
