@@ -184,17 +184,8 @@ class _MarbleSource(Source):
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
         relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
-        if relay.closed:
-            return
-        scheduler = self._scheduler or shared_timer()
-        playing = _Playing(relay, self._marble.signals)
-        try:
-            playing.set(scheduler)
-        except Exception as refused:
-            playing.cancel()
-            relay.on_error(refused)
-            return
-        relay.on_subscribe(playing)
+        if not relay.closed:
+            _Playing(relay, self._marble.signals).start(self._scheduler or shared_timer())
 
     def runs_on(self) -> str:
         return (self._scheduler or shared_timer()).name
@@ -203,18 +194,29 @@ class _MarbleSource(Source):
 class _Playing:
     """A timer for each signal; together the Subscription of the relay."""
 
-    __slots__ = ("_relay", "_signals", "_timers")
+    __slots__ = ("_cancelled", "_relay", "_signals", "_timers")
 
     def __init__(self, relay: Relay, signals: tuple[MarbleSignal, ...]) -> None:
         self._relay = relay
         self._signals = signals
         self._timers: list[Timer] = []
+        self._cancelled = False
 
-    def set(self, scheduler: Scheduler) -> None:
+    def start(self, scheduler: Scheduler) -> None:
+        # The timers come last, so that what they ring for goes down on the scheduler's thread.
+        self._relay.on_subscribe(self)
         context = copy_context()
-        for signal in self._signals:
-            alarm = Alarm(context, partial(self._play, signal), self._relay.on_error)
-            self._timers.append(scheduler.submit_after(signal.frame * FRAME, alarm))
+        try:
+            for signal in self._signals:
+                if self._cancelled:
+                    break
+                alarm = Alarm(context, partial(self._play, signal), self._relay.on_error)
+                self._timers.append(scheduler.submit_after(signal.frame * FRAME, alarm))
+        except Exception as refused:
+            self._relay.on_error(refused)
+            self.cancel()
+        if self._cancelled:
+            self.cancel()  # another thread did so meanwhile
 
     def _play(self, signal: MarbleSignal) -> None:
         if signal.name == NEXT:
@@ -229,5 +231,6 @@ class _Playing:
         """The line says when elements come; the relay keeps them until there is demand."""
 
     def cancel(self) -> None:
-        for timer in self._timers:
+        self._cancelled = True
+        for timer in tuple(self._timers):
             timer.cancel()

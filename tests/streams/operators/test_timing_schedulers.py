@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 
 from penstock.streams import Flux, Mono, Retry, schedulers
 from penstock.streams.schedulers import Scheduler, SchedulerClosed
+from penstock.testing import marble
 
 PATIENCE = 60.0
 
@@ -104,3 +106,24 @@ def test_a_timeout_over_a_source_that_blocks_its_only_thread_rings() -> None:
                 slow.timeout(0.01, scheduler=busy).block(PATIENCE)
         finally:
             release.set()
+
+
+RINGING: dict[str, Callable[[Scheduler], Flux[Any]]] = {
+    "timer": lambda scheduler: Mono.timer(0, scheduler).flux(),
+    "marble": lambda scheduler: marble("(a|)", scheduler=scheduler),
+}
+
+
+@pytest.mark.parametrize("source", RINGING)
+def test_what_a_timer_rings_for_never_runs_on_the_thread_that_subscribed(source: str) -> None:
+    # The caller may be an event loop, or the function may raise SystemExit: both are the scheduler's affair.
+    scheduler = schedulers.pool()
+    stream = RINGING[source](scheduler).map(lambda _: threading.get_ident()).collect_list()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        for _ in range(4_000):
+            assert stream.to_future().result(PATIENCE) != [threading.get_ident()]
+    finally:
+        sys.setswitchinterval(interval)
+        scheduler.close(PATIENCE)

@@ -38,36 +38,51 @@ class TimerSource(Source):
         """Set the timer; if it rings before there is demand, the number waits."""
         relay = Relay(ops, downstream, self.label, self.place)
         relay.introduce()
-        if relay.closed:
-            return
-
-        def ring() -> None:
-            relay.on_next(0)
-            relay.on_complete()
-
-        try:
-            alarm = Alarm(copy_context(), ring, relay.on_error)
-            timer = self._scheduler.submit_after(self._seconds, alarm)
-        except Exception as refused:
-            relay.on_error(refused)
-            return
-        relay.on_subscribe(_TimerSubscription(timer))
+        if not relay.closed:
+            _Ringing(relay, self._seconds, self._scheduler).start()
 
     def runs_on(self) -> str:
         return self._scheduler.name
 
 
-class _TimerSubscription:
-    __slots__ = ("_timer",)
+class _Ringing:
+    """Rings once. There is no demand that a timer could wait for: the relay keeps the number."""
 
-    def __init__(self, timer: Timer) -> None:
-        self._timer = timer
+    __slots__ = ("_cancelled", "_relay", "_scheduler", "_seconds", "_timer")
+
+    def __init__(self, relay: Relay, seconds: float, scheduler: Scheduler) -> None:
+        self._relay = relay
+        self._seconds = seconds
+        self._scheduler = scheduler
+        self._cancelled = False
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        # The timer comes last. If it could ring while this thread is at work in the relay, the number would
+        # go down on this thread instead of the scheduler's.
+        self._relay.on_subscribe(self)
+        if self._cancelled:
+            return
+        try:
+            alarm = Alarm(copy_context(), self._ring, self._relay.on_error)
+            self._timer = self._scheduler.submit_after(self._seconds, alarm)
+        except Exception as refused:
+            self._relay.on_error(refused)
+            return
+        if self._cancelled:
+            self._timer.cancel()  # another thread did so meanwhile
+
+    def _ring(self) -> None:
+        self._relay.on_next(0)
+        self._relay.on_complete()
 
     def request(self, n: int, /) -> None:
-        """The timer rings without demand; the relay keeps the number."""
+        """A timer cannot be asked to ring earlier."""
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        self._cancelled = True
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class IntervalSource(Source):
