@@ -91,6 +91,8 @@ class KafkaReader:
         self._looked = self._committed = time.monotonic()
         self._telling = 0
         """How many commits to the group have not been answered yet."""
+        self._leaving = False
+        """Whether the group takes its partitions away because this member leaves."""
         self._average = 1024.0
         """Bytes of a record, lately."""
 
@@ -146,12 +148,13 @@ class KafkaReader:
             return
         try:
             if self._settings.group is not None:
-                self._positions.wait_until_stored(self._assigned, patience)
+                self._wait_until_safe(self._assigned, patience)
                 self._commit(consumer)
                 self._wait_until_told(consumer)
         except KafkaException as error:
             _log.info("%s: the group was not told of the last records: %s", self._name, error)
         finally:
+            self._leaving = True
             consumer.close()
             self._consumer = None
 
@@ -336,14 +339,12 @@ class KafkaReader:
         from confluent_kafka import KafkaException
 
         consumer = self._open_consumer()
-        if not self._positions.wait_until_stored(set(numbers) & self._assigned, _HAND_OVER):
-            _log.warning(
-                "%s: the partitions %s go to another member of the group %s before all that was read of them "
-                "is in the journal; some records can be in the logs of both",
-                self._name,
-                numbers,
-                self._settings.group,
-            )
+        if self._leaving:
+            # close() has waited and told the group before. Another commit would keep librdkafka from closing
+            # for as long as no broker answers it (confluentinc/librdkafka#3740).
+            self._let_go(consumer, numbers)
+            return
+        self._wait_until_safe(set(numbers) & self._assigned, _HAND_OVER)
         try:
             # On the same line as what follows, and before it: the next member gets these offsets.
             self._commit(consumer)
@@ -351,6 +352,17 @@ class KafkaReader:
             _log.warning("%s: the group was not told of the last records: %s", self._name, error)
         self._let_go(consumer, numbers)
         _log.info("%s: the group %s takes the partitions %s", self._name, self._settings.group, numbers)
+
+    def _wait_until_safe(self, numbers: set[int], patience: float) -> None:
+        """Wait until the journal has what was read of partitions that are about to go to other members."""
+        if not self._positions.wait_until_stored(numbers, patience):
+            _log.warning(
+                "%s: the partitions %s go to another member of the group %s before all that was read of them "
+                "is in the journal; some records can be in the logs of both",
+                self._name,
+                sorted(numbers),
+                self._settings.group,
+            )
 
     def _lost(self, numbers: list[int]) -> None:
         """The group has given them away already: we were silent for too long."""
