@@ -380,7 +380,15 @@ def _wait_for_the_end(broker: Mosquitto, topic: str, log: Path) -> None:
     """A last message comes after all others, so when it is stored, they are."""
     with MqttSender(broker.port) as sender:
         sender.publish([(f"{topic}/end", b"the end")])
-    _wait_long(lambda: any(b"the end" in each.read_bytes() for each in log.parent.glob("log.db*")))
+    _wait_long(lambda: any(b"the end" in _bytes_of(each) for each in log.parent.glob("log.db*")))
+
+
+def _bytes_of(file: Path) -> bytes:
+    """What is in a file, which SQLite may have removed since it was found."""
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 # -------------------------------------------------------------------- what is wrong
