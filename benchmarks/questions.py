@@ -36,6 +36,7 @@ NAMES = (
     "scrape",
     "telemetry",
     "spark_throughput",
+    "spark_json",
     "spark_trigger",
     "spark_latency",
     "spark_kafka",

@@ -12,7 +12,7 @@ from select import select
 from typing import Any
 
 from benchmarks.processes import RECORD, Facts, Line
-from benchmarks.spark_rows import ROWS_A_BATCH, arrow_rows
+from benchmarks.spark_rows import ROWS_A_BATCH, arrow_rows, json_rows
 from penstock import feeds
 from penstock.aquifer import Gateway, Journal, MemoryJournal, Record, SqliteJournal
 from penstock.streams import Flux
@@ -22,6 +22,7 @@ __all__ = [
     "serve_a_journal",
     "serve_feed",
     "serve_few",
+    "serve_json",
     "serve_live",
     "serve_on_disk",
     "serve_records",
@@ -56,7 +57,16 @@ def serve_on_disk(line: Line, rows: int, rows_per_trigger: int) -> Facts:
 
 def serve_records(line: Line, rows: int, rows_per_trigger: int) -> Facts:
     """Records of 100 bytes instead of rows: the columns are made by who reads them."""
-    source = Flux.from_iterable(repeat([RECORD] * LIST, -(-rows // LIST)))
+    return _serve_lists(line, [RECORD] * LIST, rows, rows_per_trigger)
+
+
+def serve_json(line: Line, rows: int, rows_per_trigger: int) -> Facts:
+    """The rows as JSON objects, which differ in their numbers."""
+    return _serve_lists(line, json_rows(LIST), rows, rows_per_trigger)
+
+
+def _serve_lists(line: Line, records: list[bytes], rows: int, rows_per_trigger: int) -> Facts:
+    source = Flux.from_iterable(repeat(records, -(-rows // LIST)))
     journal = MemoryJournal(*_room(rows_per_trigger))
     return _serve(line, Gateway(source, ANYWHERE, journal=journal, batched=True))
 

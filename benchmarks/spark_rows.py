@@ -1,12 +1,13 @@
-"""The rows that Spark reads, as an Arrow batch that is there already."""
+"""The rows that Spark reads: an Arrow batch that is there already, and JSON."""
 
 from __future__ import annotations
 
+import json
 from functools import cache
 
 import pyarrow as pa
 
-__all__ = ["ROWS_A_BATCH", "ROW_PAYLOAD", "ROW_SENSOR", "SCHEMA", "arrow_rows"]
+__all__ = ["ROWS_A_BATCH", "ROW_PAYLOAD", "ROW_SENSOR", "SCHEMA", "arrow_rows", "json_rows"]
 
 SCHEMA = "id bigint, moment bigint, sensor string, payload string"
 """About 100 bytes in a row."""
@@ -28,3 +29,11 @@ def arrow_rows() -> pa.RecordBatch:
             "payload": pa.array([ROW_PAYLOAD] * ROWS_A_BATCH, pa.string()),
         }
     )
+
+
+def json_rows(count: int) -> list[bytes]:
+    """So many rows of the schema, each as a JSON object."""
+    return [
+        json.dumps({"id": number, "moment": number, "sensor": ROW_SENSOR, "payload": ROW_PAYLOAD}).encode()
+        for number in range(count)
+    ]

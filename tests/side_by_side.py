@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
@@ -29,9 +30,13 @@ OLDEST = "oldest Spark"
 LAKES = "Delta and Iceberg"
 """``make test-spark41``: the newest Spark that has both."""
 
+BETWEEN = "a Spark between"
+"""The table of versions with one of those between the oldest and the newest, another each time."""
+
 OTHER_SPARKS = {
     OLDEST: ("test-spark40", "ARGS="),
     LAKES: ("test-spark41", "ARGS=tests/spark/lakes $(STORM)"),
+    BETWEEN: random.choice((("test-spark41", "ARGS=$(EVERY_SPARK)"), ("test-spark42", "ARGS="))),
 }
 """What ``make`` is given for the runs with another Spark."""
 
@@ -69,6 +74,7 @@ RUNS: dict[str, tuple[str, ...]] = {
     ),
     OLDEST: (),
     LAKES: (),
+    BETWEEN: (),
     "pages": ("tests/examples", "tests/source"),
 }
 """The tests of each run. Those that mostly wait begin first, then those that take longest.
@@ -88,6 +94,7 @@ RARE = {
     "pages": 10,
     OLDEST: 43,
     LAKES: 20,
+    BETWEEN: 15,
 }
 """Seconds of processor time for the rare tests of a run (see :mod:`tests.rare_tests`)."""
 

@@ -18,7 +18,7 @@ SPARK = [name for name in NAMES if name.startswith("spark_")]
 
 
 def test_there_are_questions() -> None:
-    ours = ["spark_throughput", "spark_trigger", "spark_latency"]
+    ours = ["spark_throughput", "spark_json", "spark_trigger", "spark_latency"]
     assert [*ours, "spark_kafka", "spark_kafka_trigger", "spark_kafka_latency"] == SPARK
 
 

@@ -1,6 +1,7 @@
 """What works with which Spark: each of these is a row of the table in ``docs/spark-versions.md``.
 
-The file runs on the newest version with all other tests, and on the oldest by ``make test-spark40``. With
+The file runs on the newest version with all other tests, and on others by ``make test-spark40``,
+``make test-spark41 ARGS='$(EVERY_SPARK)'`` and ``make test-spark42``. With
 the variable ``PENSTOCK_OUTCOMES`` it writes what came of it, and ``python -m tests.spark.version_table``
 makes the page of that.
 """
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from penstock.spark.programs import python_for_workers
+from penstock.spark.programs import java_home, python_for_workers
 from penstock.spark.versions import has_admission_control, installed
 from tests.spark.connect_server import RECORDS, ClientRun
 from tests.spark.sinking import log_of
@@ -35,7 +36,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1300)]
 NUMBERS = [{"n": number} for number in range(RECORDS)]
 PIPELINES = Path(__file__).parents[2] / "examples" / "spark_pipelines"
 
-RARE_ON_THE_OLDEST = pytest.mark.rare(60) if installed() < (4, 1) else pytest.mark.slow
+RARE_ON_OTHERS = pytest.mark.rare(60) if installed() < (4, 3) else pytest.mark.slow
 """For what takes a minute: on the newest version it runs each time."""
 
 outcomes: dict[str, str] = {}
@@ -143,7 +144,7 @@ def test_counts_go_on_after_a_restart(queries: Queries, serve: Serve, tmp_path: 
     assert counted == dict.fromkeys(range(10), RECORDS // 10)
 
 
-@RARE_ON_THE_OLDEST
+@RARE_ON_OTHERS
 @feature("Connect")
 def test_a_client_of_a_server_reads_and_writes(run_of_client: ClientRun) -> str | None:
     found, written = run_of_client.found, run_of_client.doubled
@@ -183,6 +184,7 @@ def test_a_project_of_declarative_pipelines_reads_and_writes(serve: Serve, tmp_p
         | {
             "READINGS": source.endpoint,
             "WARM": sink.endpoint,
+            "JAVA_HOME": str(java_home()),
             "PYSPARK_PYTHON": python_for_workers(),
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         },

@@ -43,6 +43,23 @@ def test_the_java_that_java_home_names_goes_first(
     assert java_home() == home
 
 
+@pytest.mark.parametrize("modules", ["java.base java.sql", "java.base jdk.incubator.vector", None])
+def test_a_java_that_was_cut_to_size_is_not_asked_for_the_module_that_it_lacks(
+    bare: Path, monkeypatch: pytest.MonkeyPatch, modules: str | None
+) -> None:
+    home = install(bare / "named", "21.0.8")
+    if modules is not None:
+        (home / "release").write_text(f'JAVA_VERSION="21.0.8"\nMODULES="{modules}"\n')
+    (home / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho \"$@\"\n")
+    monkeypatch.setenv("JAVA_HOME", str(home))
+
+    script = java_home() / "bin" / "java"
+
+    ran = subprocess.run(["/bin/sh", script, MODULE, "-cp", "a b"], capture_output=True, text=True, check=True)
+    lacks_it = modules == "java.base java.sql"
+    assert ran.stdout == ("-cp a b\n" if lacks_it else f"{MODULE} -cp a b\n")
+
+
 @pytest.mark.parametrize("named", ["1.8.0_402", "11.0.22", "not a version"])
 def test_an_old_java_home_is_passed_over(bare: Path, monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     monkeypatch.setenv("JAVA_HOME", str(install(bare / "named", named)))

