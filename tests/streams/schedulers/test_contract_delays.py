@@ -19,9 +19,10 @@ LATER = 0.2
 
 def test_the_earlier_is_run_first(ordered_rig: Rig) -> None:
     scheduler = ordered_rig.scheduler
+    order: list[str] = []
     in_time = False
     while not in_time:  # If this thread was held up in between, another one is the earlier.
-        order: list[str] = []
+        order = []
         done = threading.Event()
         began = scheduler.now()
         scheduler.submit_after(0.3, in_turn(partial(order.append, "last"), done.set))
