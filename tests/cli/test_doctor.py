@@ -55,12 +55,16 @@ def test_a_check_that_hangs_or_raises_is_told_and_the_others_are_made() -> None:
     def fail(limit: float) -> Finding:
         raise OSError("the disk is on fire")
 
+    def leave(limit: float) -> Finding:
+        sys.exit("a library that exits")
+
     checks = [
         DoctorCheck("hangs", hang, 0.05, "unplug it"),
+        DoctorCheck("leaves", leave, remedy="another library"),
         DoctorCheck("fails", fail, remedy="a bucket of water"),
         DoctorCheck("works", lambda limit: Finding("works", Health.OK, "fine")),
     ]
-    hangs, fails, works = examine(checks, 10.0)
+    hangs, leaves, fails, works = examine(checks, 10.0)
     assert (hangs.verdict, hangs.remedy) == (Health.BAD, "unplug it")
     assert "no answer within" in hangs.detail
     assert (fails.verdict, fails.detail, fails.remedy) == (
@@ -68,8 +72,9 @@ def test_a_check_that_hangs_or_raises_is_told_and_the_others_are_made() -> None:
         "OSError: the disk is on fire",
         "a bucket of water",
     )
+    assert (leaves.verdict, leaves.detail) == (Health.BAD, "SystemExit: a library that exits")
     assert works.verdict is Health.OK
-    assert [finding.detail for finding in examine(checks[2:], 0.0)] == ["not tried: the time is over"]
+    assert [finding.detail for finding in examine(checks[3:], 0.0)] == ["not tried: the time is over"]
     never.set()
 
 

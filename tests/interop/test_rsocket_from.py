@@ -210,12 +210,23 @@ class TestSubscribers:
 
         assert [numbers(each) for each in asyncio.run(read())] == [[0, 1, 2], [0, 1, 2]]
 
-    def test_a_function_that_raises_fails_the_stream(self) -> None:
+    @pytest.mark.parametrize(
+        "error",
+        [ConnectionError("no server"), SystemExit(3), asyncio.CancelledError(), GeneratorExit()],
+        ids=lambda error: type(error).__name__,
+    )
+    def test_a_function_that_raises_fails_the_stream(self, error: BaseException) -> None:
         def refuse() -> Any:
-            raise ConnectionError("no server")
+            raise error
 
-        with pytest.raises(ConnectionError):
-            asyncio.run(elements_of(from_rsocket(refuse)))
+        heard: list[BaseException] = []
+
+        async def read() -> None:
+            from_rsocket(refuse).subscribe(print, on_error=heard.append)
+            await asyncio.sleep(0)
+
+        asyncio.run(read())
+        assert heard == [error]
 
     @pytest.mark.parametrize("wrong", [None, 42, "publisher"])
     def test_anything_else_is_refused(self, wrong: Any) -> None:

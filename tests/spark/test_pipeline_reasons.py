@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import ExitStack
+from typing import Any
+
 import pytest
 
 from penstock.spark import QueryFailed, reason_of
+from penstock.spark.pipeline import RunningPipeline
+from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
+from penstock.streams import Flux
 
 UDF = """[STREAM_FAILED] Query [id = 1, runId = 2] terminated with exception: Job aborted:
 Task 0 in stage 0.0 failed: org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -66,3 +73,26 @@ def test_a_machine_that_is_too_busy_is_told_with_what_to_do() -> None:
 )
 def test_the_reason_is_one_line(error: BaseException | str, reason: str) -> None:
     assert reason_of(error) == reason
+
+
+@pytest.mark.parametrize(
+    "error", [SystemExit("gone"), asyncio.CancelledError("gone"), GeneratorExit("gone"), OSError("gone")]
+)
+def test_whoever_waits_is_told_whatever_the_query_raises_when_it_is_asked(error: BaseException) -> None:
+    class Gone:
+        """Stands in for a query of a session that has ended."""
+
+        @property
+        def isActive(self) -> bool:
+            raise error
+
+        def stop(self) -> None: ...
+
+    query: Any = Gone()
+    source = PipelineSource(Flux.just(b"a"), schema=None, codec=None, options={})
+    with (
+        RunningPipeline(query, ExitStack(), source, PipelineSink("noop", {})) as running,
+        pytest.raises(QueryFailed, match=f"{type(error).__name__}: gone") as failed,
+    ):
+        assert running.wait(60)
+    assert failed.value.__cause__ is error

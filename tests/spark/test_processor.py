@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import glob
 import os
 import tempfile
@@ -195,6 +196,30 @@ def test_a_failing_query_tells_its_reason_in_one_line(
     assert isinstance(seen.error, QueryFailed)
     assert str(seen.error).startswith(reason)
     assert "\n" not in str(seen.error)
+    assert source.cancelled.wait(PATIENCE)
+    assert eventually(lambda: not left_behind()), left_behind()
+
+
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), asyncio.CancelledError(), GeneratorExit(), KeyboardInterrupt()],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_function_that_exits_ends_the_stream_and_close_returns(
+    spark: SparkSession, error: BaseException
+) -> None:
+    def leave(df: DataFrame) -> DataFrame:
+        raise error
+
+    source = Source(lambda number: {"n": number})
+    relay, seen = SparkProcessor(leave, schema=N, spark=spark, capacity=16), Collector()
+    relay.subscribe(seen)
+    source.subscribe(relay)
+
+    assert seen.wait_for_end() == []
+    assert isinstance(seen.error, QueryFailed)
+    assert str(seen.error).startswith(type(error).__name__)
+    relay.close()
     assert source.cancelled.wait(PATIENCE)
     assert eventually(lambda: not left_behind()), left_behind()
 

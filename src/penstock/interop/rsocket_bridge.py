@@ -37,7 +37,7 @@ from penstock.spec import (
     none_subscription,
 )
 from penstock.streams import Flux, schedulers
-from penstock.streams.spi import drop_error
+from penstock.streams.spi import drop_error, drop_raised
 
 try:
     from reactivestreams.publisher import Publisher as TheirPublisher  # type: ignore[import-untyped]
@@ -127,7 +127,7 @@ class _Theirs:
             if isinstance(publisher, StreamFromGenerator):
                 ours.take_empty_for_end()
             publisher.subscribe(ours)
-        except Exception as error:
+        except BaseException as error:
             ours.on_subscribe(DefaultSubscription())  # unless it has got one
             ours.on_error(error)
 
@@ -331,5 +331,5 @@ def _cancel(theirs: Any) -> None:
         # A stream over a generator that has not been started yet stops its tasks, and then stumbles over the
         # generator that it does not have. There is nothing left to stop.
         return
-    except Exception as error:
-        drop_error(error, "a publisher of rsocket that was cancelled")
+    except BaseException as error:
+        drop_raised(error, "a publisher of rsocket that was cancelled")

@@ -12,6 +12,7 @@ from penstock.net.errors import IdleTimeout
 from penstock.net.metrics import Traffic
 from penstock.net.transport import EventLoop, Flush, TimerHandle, Transport
 from penstock.net.wiretap import Wiretap
+from penstock.streams.spi import asks_main_thread_to_stop
 
 if TYPE_CHECKING:
     from penstock.net.connection import Connection
@@ -93,7 +94,9 @@ def tell_state(
     for observer in observers:
         try:
             observer(subject, state)
-        except Exception as fault:
+        except BaseException as fault:
+            if asks_main_thread_to_stop(fault):
+                raise
             _log.error("%s an observer failed at %s: %r", subject.label, state.name, fault, exc_info=fault)
 
 

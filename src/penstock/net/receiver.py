@@ -132,7 +132,7 @@ class Receiver(SolePublisher[bytes], Link):
             turn.active = True
             try:
                 self._on_next(data)
-            except Exception as fault:
+            except BaseException as fault:
                 self._subscriber_failed(fault, "on_next")
             finally:
                 turn.active = False
@@ -182,11 +182,13 @@ class Receiver(SolePublisher[bytes], Link):
         if self._cancelled:
             return
         unfinished = getattr(self._subscriber, "unfinished", None)  # a framing with half a frame
-        self.dropped = bool(self._queue) or (unfinished is not None and unfinished())
+        self.dropped = bool(self._queue)
         self._release()
         self._drop_queue()
         if not self._high:
             self._pause()
+        if unfinished is not None and unfinished():
+            self.dropped = True
 
     # ---------------------------------------------------------------- what a sender of these chunks calls
     def hold_back(self) -> bool:
@@ -229,7 +231,7 @@ class Receiver(SolePublisher[bytes], Link):
                 data = queue.popleft()
                 self._queued -= len(data)
                 self._on_next(data)
-        except Exception as fault:
+        except BaseException as fault:
             self._subscriber_failed(fault, "on_next")
         finally:
             self._emitting = False

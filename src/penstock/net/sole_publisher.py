@@ -10,7 +10,7 @@ from penstock.arguments import whole
 from penstock.net.errors import ConnectionAborted, ReceiverTaken
 from penstock.net.transport import EventLoop, call_on
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
-from penstock.streams.spi import drop_error
+from penstock.streams.spi import drop_raised
 
 __all__ = ["SolePublisher", "tell_end"]
 
@@ -72,7 +72,7 @@ class SolePublisher(ABC, Generic[E]):
         self._emitting = True
         try:
             subscriber.on_subscribe(self)
-        except Exception as fault:
+        except BaseException as fault:
             self._subscriber_failed(fault, "on_subscribe")
         finally:
             self._emitting = False
@@ -110,10 +110,10 @@ class SolePublisher(ABC, Generic[E]):
             self.loop.call_soon(tell_end, subscriber, non_positive_request(n))  # §3.9
 
     # ---------------------------------------------------------------- the end
-    def _subscriber_failed(self, fault: Exception, where: str) -> None:
+    def _subscriber_failed(self, fault: BaseException, where: str) -> None:
         """A Subscriber that raises has cancelled (§2.13)."""
         self._cancel()
-        drop_error(fault, f"{where} of the subscriber to receive()")
+        drop_raised(fault, f"{where} of the subscriber to receive()")
 
     def _release(self) -> None:
         self._cancelled = True
@@ -128,15 +128,15 @@ def tell_end(subscriber: Subscriber[Any], error: BaseException | None) -> None:
             subscriber.on_complete()
         else:
             subscriber.on_error(error)
-    except Exception as fault:
-        drop_error(fault, "the end of receive()")  # §2.13
+    except BaseException as fault:
+        drop_raised(fault, "the end of receive()")  # §2.13
 
 
 def _refuse(subscriber: Subscriber[Any], error: BaseException) -> None:
     try:
         subscriber.on_subscribe(_NOTHING)
-    except Exception as fault:
-        drop_error(fault, "on_subscribe of the subscriber to receive()")  # §2.13
+    except BaseException as fault:
+        drop_raised(fault, "on_subscribe of the subscriber to receive()")  # §2.13
     else:
         tell_end(subscriber, error)
 

@@ -226,21 +226,24 @@ class RunningPipeline:
     # ---------------------------------------------------------------- the thread
     def _watch(self) -> None:
         try:
-            self._follow()
-            if not self._stopped.is_set():
-                self._failure = self._source.failure
-        except Exception as error:
-            if not self._stopped.is_set():
-                self._failure = error if isinstance(error, QueryFailed) else QueryFailed(reason_of(error))
-                self._failure.__cause__ = None if error is self._failure else error
-        if not self._stopped.is_set() and self._sink.failure is not None:
-            self._failure = self._sink.failure  # It came first, and stopped the query.
-        try:
+            self._watch_query()
+            if not self._stopped.is_set() and self._sink.failure is not None:
+                self._failure = self._sink.failure  # It came first, and stopped the query.
             if not self._stopped.is_set() and not self._sink.has_ended:
                 self._end_sink()
                 self._failure = self._failure or self._sink.failure
         finally:
             self._ended.set()
+
+    def _watch_query(self) -> None:
+        try:
+            self._follow()
+            if not self._stopped.is_set():
+                self._failure = self._source.failure
+        except BaseException as error:  # Whatever it is, wait() has to raise it.
+            if not self._stopped.is_set():
+                self._failure = error if isinstance(error, QueryFailed) else QueryFailed(reason_of(error))
+                self._failure.__cause__ = None if error is self._failure else error
 
     def _follow(self) -> None:
         """Return when the query has ended, or has processed a source that has ended."""

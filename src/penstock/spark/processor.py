@@ -192,23 +192,29 @@ class SparkProcessor(Processor[Any, Any]):
 
     def _run(self, bridge: _Bridge) -> None:
         """Run the query until the source ends or the last subscriber cancels; then clean up."""
-        with tempfile.TemporaryDirectory(prefix="penstock-processor-", ignore_cleanup_errors=True) as folder:
-            try:
-                if not self._stopping:
-                    self._run_query(folder)
-                self._failure = self._inlet.error
-                if self._failure is None and self._before.failure is not None:
-                    self._failure = SourceFailed(self._before.failure)
-            except Exception as error:
-                self._fail(error)
-            self._before.close()
-            self._after.complete(self._failure)
-            if self._stopping:
-                bridge.leave()
-            self._drained.wait()
-            self._after.close()
-        bridge.fail_waiting()
-        self._finished.set()
+        prefix = "penstock-processor-"
+        try:
+            with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+                self._process(folder)
+                self._before.close()
+                self._after.complete(self._failure)
+                if self._stopping:
+                    bridge.leave()
+                self._drained.wait()
+                self._after.close()
+            bridge.fail_waiting()
+        finally:
+            self._finished.set()
+
+    def _process(self, folder: str) -> None:
+        try:
+            if not self._stopping:
+                self._run_query(folder)
+            self._failure = self._inlet.error
+            if self._failure is None and self._before.failure is not None:
+                self._failure = SourceFailed(self._before.failure)
+        except BaseException as error:  # Also an exit of the user's function: subscribers wait for an end.
+            self._fail(error)
 
     def _run_query(self, folder: str) -> None:
         spark = self._spark or session()
@@ -243,7 +249,7 @@ class SparkProcessor(Processor[Any, Any]):
         writer = writer.option("value", "json" if self._schema is not None else "binary")
         return writer.option("checkpointLocation", str(Path(folder) / "checkpoint")).start()
 
-    def _fail(self, error: Exception) -> None:
+    def _fail(self, error: BaseException) -> None:
         if self._stopping:
             drop_error(error, "a SparkProcessor without subscribers")
             return

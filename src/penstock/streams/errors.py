@@ -29,6 +29,7 @@ __all__ = [
     "annotate",
     "drop_elements",
     "drop_error",
+    "drop_raised",
     "here",
     "note_texts",
     "on_dropped",
@@ -199,6 +200,16 @@ def drop_error(error: BaseException, where: str) -> None:
     if isinstance(error, SchedulerClosed) and not threading.main_thread().is_alive():
         return  # the interpreter is exiting, and the shared schedulers close one by one
     _call(_error_hook, error, where)
+
+
+def drop_raised(error: BaseException, where: str) -> None:
+    """Report what a subscriber raised (§2.13); a Ctrl-C or exit on the main thread is raised again.
+
+    Whatever the class of the error is, nobody below can receive it, and our caller has done nothing wrong.
+    """
+    if asks_main_thread_to_stop(error):
+        raise error
+    drop_error(error, where)
 
 
 def drop_elements(elements: Iterable[Any], where: str) -> None:

@@ -11,7 +11,8 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
 * :class:`ElementInbox`, to have the elements of an iterable appended to a queue, without a call for each;
 * :class:`Link`, to hold back the source of a chain while its output is blocked;
 * :func:`bound_to`, to let the shared schedulers follow the clock of a test;
-* :func:`drop_error`, for an error that nobody can receive any more;
+* :func:`drop_error`, for an error that nobody can receive any more, and :func:`drop_raised`, for one that a
+  subscriber raised;
 * :func:`renew_after_fork`, for an object with threads or locks that must start afresh in a forked child.
 """
 
@@ -21,7 +22,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.spec import Subscriber
-from penstock.streams.errors import Place, drop_error
+from penstock.streams.errors import Place, drop_error, drop_raised
 from penstock.streams.flux import Flux
 from penstock.streams.fusion import ElementInbox, Link, Op, Relay, Watch, pull
 from penstock.streams.fusion.codegen import Head
@@ -66,6 +67,7 @@ __all__ = [
     "bound_to",
     "connect",
     "drop_error",
+    "drop_raised",
     "flux_of",
     "meter_everything",
     "meters_for_new_streams",

@@ -13,6 +13,7 @@ from penstock.streams.errors import drop_error
 from penstock.streams.fusion import Op, operator
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.sources import FailedSource
+from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import IterableSource, PublisherSource, Source, too_deep
 
 if TYPE_CHECKING:
@@ -139,7 +140,9 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
         return thing
     if callable(getattr(thing, "subscribe", None)):
         check_publisher(thing)
-        return flux_of(PublisherSource(strict(thing, report=_report)))
+        # An exit on a pool would leave the stage that asks in the middle of its work. It was told already.
+        guarded = strict(thing, report=_report, goes_on=asks_main_thread_to_stop)
+        return flux_of(PublisherSource(guarded))
     if isinstance(thing, AsyncIterable):
         return flux_of(AsyncIterableSource.over("from_async_iterable", thing, thing))
     if inspect.isawaitable(thing) or isinstance(thing, Future):

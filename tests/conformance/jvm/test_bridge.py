@@ -267,13 +267,19 @@ def test_an_executor_runs_tasks_in_order_and_refuses_them_when_closed() -> None:
 @in_jvm
 def test_a_task_that_fails_is_reported_and_the_executor_goes_on() -> None:
     class Failing:
+        def __init__(self, kind: type[BaseException]) -> None:
+            self._kind = kind
+
         def run(self) -> None:
-            raise ZeroDivisionError
+            raise self._kind
+
+    kinds = [ZeroDivisionError, SystemExit, GeneratorExit]
 
     seen: list[BaseException] = []
     supply = JClass("java.util.concurrent.CompletableFuture").supplyAsync
     with PythonExecutor() as executor, on_dropped(error=lambda error, where: seen.append(error)):
-        executor.execute(Failing())
+        for kind in kinds:
+            executor.execute(Failing(kind))
         assert supply(lambda: "on it goes", executor).get() == "on it goes"
 
-    assert [type(error) for error in seen] == [ZeroDivisionError]
+    assert [type(error) for error in seen] == kinds

@@ -182,12 +182,19 @@ def test_failures_are_told_with_their_error(kind: str) -> None:
 
 
 @on_each_loop
-def test_an_observer_that_raises_harms_nobody(kind: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [ValueError("its own fault"), asyncio.CancelledError(), GeneratorExit()],
+    ids=lambda e: type(e).__name__,
+)
+def test_an_observer_that_raises_harms_nobody(
+    kind: str, error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
     everything = Everything()
 
     class Raises:
         def on_endpoint_change(self, endpoint: SocketEndpoint, state: EndpointState, /) -> None:
-            raise ValueError("an observer's own fault")
+            raise error
 
     async def main() -> None:
         server = ECHO.observe(Raises()).observe(everything)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import queue
 import threading
 from collections.abc import Callable
 from types import TracebackType
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from penstock.spec import RuleViolation
 from penstock.streams import Flux, Mono, Retry, Sinks, on_dropped, schedulers
 from penstock.streams.fusion.codegen import SOURCE, Head, Tail
 from penstock.streams.fusion.compiler import culprit, run, shape_of, states_of
@@ -218,3 +220,83 @@ def test_ctrl_c_between_two_lines_of_a_loop_is_not_lost_in_the_search_for_who_ra
     # A signal can come at an instruction that belongs to no line.
     trace = TracebackType(None, loop.gi_frame, 0, 0)
     assert culprit(KeyboardInterrupt().with_traceback(trace), shape) == SOURCE
+
+
+class ForeignPublisher:
+    """Not one of ours; it raises in one of the calls that the rules do not let raise."""
+
+    def __init__(self, where: str, error: BaseException) -> None:
+        self._where = where
+        self._error = error
+
+    def subscribe(self, subscriber: Any) -> None:
+        self._raise_in("subscribe")
+        self._subscriber = subscriber
+        subscriber.on_subscribe(self)
+
+    def request(self, n: int) -> None:
+        self._raise_in("request")
+        self._subscriber.on_next(1)
+
+    def cancel(self) -> None:
+        self._raise_in("cancel")
+
+    def _raise_in(self, where: str) -> None:
+        if where == self._where:
+            raise self._error
+
+
+FOREIGN: dict[str, Callable[[Any, schedulers.Scheduler], Flux[Any]]] = {
+    "subscribe_on": lambda foreign, pool: Flux.from_publisher(foreign).subscribe_on(pool),
+    "flat_map": lambda foreign, pool: Flux.just(1).publish_on(pool).flat_map(lambda _: foreign),
+    "concat_map": lambda foreign, pool: Flux.just(1).publish_on(pool).concat_map(lambda _: foreign),
+    "concat": lambda foreign, pool: Flux.empty().publish_on(pool).concat_with(foreign),
+    "share": lambda foreign, pool: Flux.from_publisher(foreign).share().subscribe_on(pool),
+    "zip": lambda foreign, pool: Flux.zip(foreign, foreign).subscribe_on(pool),
+    "timer": lambda foreign, pool: Mono.timer(0.001).flat_map_many(lambda _: Flux.from_publisher(foreign)),
+}
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("shape", FOREIGN)
+@pytest.mark.parametrize(("where", "rule"), [("subscribe", "1.9"), ("request", "3.16")])
+def test_a_foreign_publisher_that_raises_on_a_pool_has_broken_a_rule_and_the_stream_ends(
+    shape: str, where: str, rule: str, error: BaseException
+) -> None:
+    with on_dropped(error=lambda error, where: None):
+        stream = FOREIGN[shape](ForeignPublisher(where, error), schedulers.shared_pool())
+        failure = stream.collect_list().to_future().exception(PATIENCE)
+    assert isinstance(failure, RuleViolation)
+    assert failure.rule == rule
+    assert failure.__cause__ is error
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("shape", FOREIGN)
+def test_a_foreign_publisher_that_raises_when_it_is_cancelled_on_a_pool_holds_nobody_up(
+    shape: str, error: BaseException
+) -> None:
+    with on_dropped(error=lambda error, where: None):
+        stream = FOREIGN[shape](ForeignPublisher("cancel", error), schedulers.shared_pool())
+        assert stream.take(1).count().to_future().result(PATIENCE) == 1
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_the_end_is_put_into_a_queue_whatever_the_error_of_the_stream_is(error: BaseException) -> None:
+    failing = (
+        Flux.just(1).concat_with(Flux.just(2).map(raising(error))).subscribe_on(schedulers.shared_pool())
+    )
+    between_threads: queue.Queue[Any] = queue.Queue()
+    future = failing.to_queue(between_threads).to_future()
+    assert future.exception(PATIENCE) is error
+    assert [between_threads.get(timeout=PATIENCE) for _ in range(2)] == [1, None]
+
+    async def main() -> None:
+        on_the_loop: asyncio.Queue[Any] = asyncio.Queue()
+        heard: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        failing.to_queue(on_the_loop).subscribe(print, on_error=heard.set_result)
+        async with asyncio.timeout(PATIENCE):
+            assert await heard is error
+            assert [await on_the_loop.get() for _ in range(2)] == [1, None]
+
+    asyncio.run(main())

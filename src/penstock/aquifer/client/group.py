@@ -35,7 +35,7 @@ from penstock.aquifer.records import Partition
 from penstock.aquifer.status import GroupStatus, PartitionStatus
 from penstock.arguments import whole
 from penstock.spec import Subscriber, non_positive_request
-from penstock.streams.spi import drop_error
+from penstock.streams.spi import drop_error, drop_raised
 
 __all__ = ["GroupSubscription", "PartitionMaker"]
 
@@ -110,9 +110,9 @@ class GroupSubscription:
         """Signal on_subscribe, then join the group."""
         try:
             self.subscriber.on_subscribe(self)
-        except Exception as error:
-            drop_error(error, f"a member of the reader group {self.group}")  # §2.13
+        except BaseException as error:
             self._cancelled = True
+            drop_raised(error, f"a member of the reader group {self.group}")  # §2.13
         if not self._cancelled:
             self._thread.start()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from penstock.aquifer.client.demand import Demand
 from penstock.spec import Subscriber, Subscription
-from penstock.streams.spi import ElementInbox, asks_main_thread_to_stop, drop_error
+from penstock.streams.spi import ElementInbox, asks_main_thread_to_stop, drop_raised
 
 __all__ = ["Recipient"]
 
@@ -43,7 +43,7 @@ class Recipient:
         assert self._subscriber is not None
         try:
             self._subscriber.on_subscribe(subscription)
-        except Exception as error:
+        except BaseException as error:
             self._drop(error)
 
     def take(self, elements: list[Any]) -> int:
@@ -91,7 +91,7 @@ class Recipient:
     def _drop(self, error: BaseException) -> None:
         """The subscriber has raised: it counts as cancelled (§2.13)."""
         self.cancelled = True
-        drop_error(error, self._name)
+        drop_raised(error, self._name)
 
     def complete(self) -> None:
         """Signal on_complete."""

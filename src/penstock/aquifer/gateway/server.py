@@ -300,5 +300,5 @@ def _do(calls: deque[Callable[[], None]]) -> None:
 def _settle(wanted: Future[T], function: Callable[[], T]) -> None:
     try:
         wanted.set_result(function())
-    except Exception as error:
+    except BaseException as error:  # Whoever asked waits for an answer.
         wanted.set_exception(error)

@@ -78,7 +78,7 @@ def _within(check: DoctorCheck, seconds: float) -> Finding:
     def run() -> None:
         try:
             results.append(check.run(seconds))
-        except Exception as error:
+        except BaseException as error:  # Also a library that exits when it is imported.
             text = f"{type(error).__name__}: {error}".splitlines()[0]
             results.append(Finding(check.name, Health.BAD, text, check.remedy))
 

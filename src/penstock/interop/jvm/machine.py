@@ -151,6 +151,6 @@ def _work(tasks: queue.SimpleQueue[Any]) -> None:
     while (task := tasks.get()) is not None:
         try:
             task.run()
-        except Exception as error:
+        except BaseException as error:  # The next task needs this thread.
             drop_error(error, "a task that Java gave to a PythonExecutor")
         del task

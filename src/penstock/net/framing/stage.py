@@ -130,7 +130,9 @@ class FrameStage(Relay):
             return True
         try:
             return bool(self._decoder.finish())
-        except Exception:
+        except BaseException as error:
+            if asks_main_thread_to_stop(error):
+                raise
             return True  # The bytes end inside a frame, or they are wrong.
 
     def size_of_one(self) -> int:

@@ -96,7 +96,7 @@ class DatagramReceiver(SolePublisher[Datagram]):
             self._emitting = True
             try:
                 subscriber.on_next(datagram)
-            except Exception as fault:
+            except BaseException as fault:
                 self._subscriber_failed(fault, "on_next")
             finally:
                 self._emitting = False
@@ -155,7 +155,7 @@ class DatagramReceiver(SolePublisher[Datagram]):
             while self._demand and self._queue and self._subscriber is not None:
                 self._demand -= 1
                 self._subscriber.on_next(self._queue.popleft())
-        except Exception as fault:
+        except BaseException as fault:
             self._subscriber_failed(fault, "on_next")
         finally:
             self._emitting = False

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from penstock.spec.guard.guards import StrictProcessor, StrictPublisher, StrictSubscriber
-from penstock.spec.guard.reports import Guard, Report
+from penstock.spec.guard.reports import GoesOn, Guard, Report, goes_on
 from penstock.spec.interfaces import Processor, Publisher, Subscriber
 
 T = TypeVar("T")
@@ -24,12 +24,18 @@ R = TypeVar("R")
 
 
 @overload
-def strict(guarded: Processor[T, R], report: Report | None = None) -> Processor[T, R]: ...
+def strict(
+    guarded: Processor[T, R], report: Report | None = None, *, goes_on: GoesOn = goes_on
+) -> Processor[T, R]: ...
 @overload
-def strict(guarded: Publisher[T], report: Report | None = None) -> Publisher[T]: ...
+def strict(
+    guarded: Publisher[T], report: Report | None = None, *, goes_on: GoesOn = goes_on
+) -> Publisher[T]: ...
 @overload
-def strict(guarded: Subscriber[T], report: Report | None = None) -> Subscriber[T]: ...
-def strict(guarded: Any, report: Report | None = None) -> Any:
+def strict(
+    guarded: Subscriber[T], report: Report | None = None, *, goes_on: GoesOn = goes_on
+) -> Subscriber[T]: ...
+def strict(guarded: Any, report: Report | None = None, *, goes_on: GoesOn = goes_on) -> Any:
     """Return a guard of the same kind as ``guarded`` that lets only legal signals through.
 
     A guard checks the order of the signals, demand, overlapping calls, ``None`` and exceptions. It reports a
@@ -40,15 +46,18 @@ def strict(guarded: Any, report: Report | None = None) -> Any:
     Around a Publisher the guard answers an illegal request itself (§3.9); around a Subscriber it passes it
     on, and watches in addition how the Subscriber uses its Subscription (§2.3, §2.7). Around a Processor it
     does both, one on each side. A guard that is guarded again is returned as it is.
+
+    ``goes_on`` tells which exceptions are raised to the caller, too, after they were reported. By default
+    these are all but an ``Exception`` and a ``CancelledError``: they are meant for the program as a whole.
     """
     if isinstance(guarded, Guard):
         return guarded
     if isinstance(guarded, Processor):
-        return StrictProcessor(guarded, report)
+        return StrictProcessor(guarded, report, goes_on)
     if isinstance(guarded, Publisher):
-        return StrictPublisher(guarded, report)
+        return StrictPublisher(guarded, report, goes_on)
     if isinstance(guarded, Subscriber):
-        return StrictSubscriber(guarded, report)
+        return StrictSubscriber(guarded, report, goes_on)
     raise TypeError(
         f"strict() guards a Publisher, a Subscriber or a Processor, not {guarded!r}, which has neither "
         "subscribe nor the four methods of a Subscriber."

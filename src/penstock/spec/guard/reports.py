@@ -12,6 +12,9 @@ from penstock.spec.violations import RuleViolation
 Report: TypeAlias = Callable[[RuleViolation], None]
 """A function that gets every violation, on the thread that noticed it. It should return quickly."""
 
+GoesOn: TypeAlias = Callable[[BaseException], bool]
+"""A function that tells whether an exception leaves a guard after it was reported."""
+
 _log = logging.getLogger("penstock.spec")
 
 
@@ -56,13 +59,13 @@ def goes_on(error: BaseException) -> bool:
     return exceptions is None or not isinstance(error, exceptions.CancelledError)
 
 
-def is_new(error: BaseException) -> bool:
+def is_new(error: BaseException, leaves: GoesOn = goes_on) -> bool:
     """Tell whether an exception has not been reported yet, and mark it as reported.
 
     An exception that goes on passes through calls of both sides, and of other guards, on its way up. Only
     the side that raised it is to blame.
     """
-    if not goes_on(error):
+    if not leaves(error):
         return True
     reported = getattr(error, "_penstock_reported", False)
     error._penstock_reported = True  # type: ignore[attr-defined]

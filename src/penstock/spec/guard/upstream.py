@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from penstock.spec.guard.reports import Report, cancel_raised, goes_on, is_new, request_raised
+from penstock.spec.guard.reports import GoesOn, Report, cancel_raised, is_new, request_raised
 from penstock.spec.interfaces import UNBOUNDED, Subscription
 from penstock.spec.violations import RuleViolation
 
@@ -62,6 +62,7 @@ class Upstream:
     __slots__ = (
         "_closed",
         "_failed",
+        "_goes_on",
         "_lock",
         "_report",
         "_source",
@@ -71,8 +72,11 @@ class Upstream:
         "waiting",
     )
 
-    def __init__(self, source: str, report: Report, failed: Callable[[RuleViolation], None]) -> None:
+    def __init__(
+        self, source: str, report: Report, failed: Callable[[RuleViolation], None], goes_on: GoesOn
+    ) -> None:
         """Speak for ``source`` in messages; call ``failed`` when a request could not be served."""
+        self._goes_on = goes_on
         self._source = source
         self._report = report
         self._failed = failed
@@ -120,9 +124,9 @@ class Upstream:
             try:
                 subscription.request(n)
             except BaseException as error:
-                if is_new(error):
+                if is_new(error, self._goes_on):
                     self._failed(request_raised(self._source, n, error))
-                if goes_on(error):
+                if self._goes_on(error):
                     raise
 
     def holds(self, subscription: Subscription) -> bool:
@@ -147,7 +151,7 @@ class Upstream:
         try:
             subscription.cancel()
         except BaseException as error:
-            if is_new(error):
+            if is_new(error, self._goes_on):
                 self._report(cancel_raised(self._source, error))
-            if goes_on(error):
+            if self._goes_on(error):
                 raise

@@ -25,7 +25,7 @@ from penstock.streams.fusion.fragments import NOTHING
 from penstock.streams.home import home_of
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.sources import FailedSource
-from penstock.streams.schedulers import ElasticScheduler, ProcessWide
+from penstock.streams.schedulers import ElasticScheduler, LoopScheduler, ProcessWide
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import IterableSource, Next, Source
 
@@ -403,25 +403,39 @@ class AsyncQueueTarget(FutureSource):
     def upstreams(self) -> list[Stream[Any]]:
         return [self._upstream]
 
+    def _settle(self, relay: Relay, future: Any, scheduler: LoopScheduler | None = None) -> None:
+        filled = not future.cancelled() and future.exception() is None
+        failure = future.result() if filled else None
+        if failure is not None:
+            relay.on_error(failure)
+        else:
+            super()._settle(relay, future, scheduler)
 
-async def _fill(stream: Stream[Any], queue: asyncio.Queue[Any], end: object) -> None:
+
+async def _fill(stream: Stream[Any], queue: asyncio.Queue[Any], end: object) -> BaseException | None:
+    """Returns the error of the stream.
+
+    It is not raised: a coroutine that raises a CancelledError was cancelled, and an exit ends the event loop.
+    """
     # Readers of a stream are made of operators, so they cannot be imported at the top.
     from penstock.streams.terminal.async_reader import opened
 
-    failure: Exception | None = None
+    told: list[BaseException] = []
+    failure: BaseException | None = None
     try:
-        async with opened(stream, prefetch=1) as elements:
+        async with opened(stream._as_flux().do_on_error(told.append, BaseException), prefetch=1) as elements:
             async for element in elements:
                 await queue.put(element)
     except _AsyncShutDown:
         raise
-    except Exception as error:
+    except BaseException as error:
+        if not isinstance(error, Exception) and not any(error is each for each in told):
+            raise  # Not an error of the stream: we were cancelled, so nothing more is put.
         failure = error
     # The end comes in any case: a reader of the queue must not wait for ever.
     with contextlib.suppress(_AsyncShutDown):
         await queue.put(end)
-    if failure is not None:
-        raise failure
+    return failure
 
 
 def _nothing() -> IterableSource:
