@@ -127,6 +127,25 @@ def test_what_is_not_asked_for_stays_with_the_server(one_server: Served) -> None
     one_server.until("asked", "closed")
 
 
+def test_a_loop_reads_a_few_bytes_ahead_and_the_rest_stays_with_the_server(one_server: Served) -> None:
+    read: list[int] = []
+
+    async def main() -> None:
+        chunks = (
+            get(one_server.url("/endless/looped")).receive().do_on_next(lambda chunk: read.append(len(chunk)))
+        )
+        async with chunks.stream() as body:
+            async for _ in body:
+                # Meanwhile the loop runs, and what it may read ahead comes.
+                await asyncio.to_thread(one_server.at_rest, "looped", "produced", MOST)
+                break
+
+    asyncio.run(main())
+
+    assert sum(read) < 1024 * 1024, "256 chunks would be up to 16 MB"
+    one_server.until("looped", "closed")
+
+
 def test_a_reader_that_leaves_closes_the_connection(one_server: Served) -> None:
     taken = get(one_server.url("/endless/some")).receive().take(3).collect_list().block(PATIENCE)
 
