@@ -52,6 +52,10 @@ def padded(frame: bytes) -> list[int]:
     return [len(frame)]
 
 
+async def itself(frame: bytes) -> bytes:
+    return frame
+
+
 STREAMS: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
     "frames": lambda frames: frames,
     "parsed": lambda frames: frames.map(padded),
@@ -64,6 +68,9 @@ STREAMS: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
     "zipped": lambda frames: Flux.zip(frames, Flux.range(10**6)).map(lambda pair: pair[0]),
     "resumed": lambda frames: frames.on_error_resume(lambda error: Flux.empty()),
     "concatenated": lambda frames: Flux.concat(frames, Flux.empty()),
+    "shared": lambda frames: frames.share(),
+    "cached": lambda frames: frames.cache(history=1),
+    "awaited": lambda frames: frames.map_async(itself, concurrency=2),
 }
 every_stream = pytest.mark.parametrize("way", STREAMS)
 KNOWN = [way for way in STREAMS if way not in ("flattened", "in order")]
@@ -102,6 +109,31 @@ def test_a_loop_that_waits_has_few_large_elements_read_ahead(way: str, source: s
                 if large in (1, 5):
                     assert await at_rest(lambda: sent.taken) - used < MOST_AHEAD
         assert used == 2000 * 10 + 40 * LARGE
+
+    asyncio.run(main())
+
+
+INNER: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
+    "flattened": STREAMS["flattened"],
+    "in order": STREAMS["in order"],
+    "mapped": lambda frames: Flux.just(1).concat_map(lambda _: frames),
+    "switched": lambda frames: Flux.just(1).switch_map(lambda _: frames),
+    "windows": lambda frames: frames.window(2).flat_map(lambda window: window, concurrency=1, prefetch=2),
+}
+
+
+@pytest.mark.parametrize("way", INNER)
+def test_a_prefetch_bounds_what_comes_from_inner_streams(way: str) -> None:
+    """As the page says: their sources are not known before they run."""
+    sent = Sent([LARGE] * 40)
+
+    async def main() -> None:
+        used = 0
+        async for frame in INNER[way](sent.frames_of_a_loop()).to_async_iterable(prefetch=2):
+            used += len(frame)
+            if used == 2 * LARGE:
+                assert await at_rest(lambda: sent.taken) - used < MOST_AHEAD
+        assert used == 40 * LARGE
 
     asyncio.run(main())
 
