@@ -1,15 +1,17 @@
 """Commands whose output or whose terminal is gone: they end quietly, or go on."""
 
-import contextlib
 import shutil
 import signal
+import socketserver
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from penstock.aquifer import AquiferPublisher
+from penstock.aquifer import AquiferPublisher, SqliteJournal
 from penstock.aquifer import Gateway as LibraryGateway
 from penstock.cli import main
 from penstock.streams import Flux
@@ -30,11 +32,64 @@ COMMANDS = [
     ["gateway", "status", "{endpoint}", "--json"],
 ]
 
+OTHERS = [
+    ["gateway", "ls", "{endpoint}"],
+    ["gateway", "peek", "{endpoint}", "0", "--count", "50"],
+    ["gateway", "export", "{endpoint}", "{new}", "--to", "50"],
+    ["gateway", "verify", "{journal}"],
+    ["gateway", "compact", "{journal}"],
+    ["gateway", "replay", "{letters}", "--yes"],
+    ["top", "{endpoint}", "--count", "1"],
+    ["why", "{endpoint}"],
+    ["completion", "bash"],
+    ["doctor", "--no-spark"],
+    ["tck", "tests.tck.legal.serving:RangePublisher", "--profile", "sync", "--fanout", "unicast"],
+    ["send", "{lines}", "{listener}", "--json"],
+    ["run", "--help"],
+]
+"""All others, of which none writes for long."""
+
 
 @pytest.fixture(scope="module")
-def endpoint() -> "contextlib.AbstractContextManager[str]":  # type: ignore[misc]
+def endpoint() -> Iterator[str]:
     with LibraryGateway(Flux.range(0, 100_000).map(str), "tcp://127.0.0.1:0", codec="text") as gateway:
         yield gateway.endpoint
+
+
+@pytest.fixture(scope="module")
+def letters() -> Iterator[str]:
+    settings = {"codec": "text", "on_bad_record": "dead-letter", "writable": True}
+    with LibraryGateway(
+        Flux.just("one", 2).concat_with(Flux.never()), "tcp://127.0.0.1:0", **settings
+    ) as gateway:  # type: ignore[arg-type]
+        yield f"{gateway.endpoint}/dead-letters"
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[str]:
+    """Takes what is sent to it."""
+
+    class Reading(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.read()
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Reading) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"tcp://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def words(endpoint: str, letters: str, listener: str, tmp_path: Path) -> dict[str, str]:
+    """What stands for the words in braces."""
+    journal, lines = tmp_path / "journal.db", tmp_path / "lines"
+    with LibraryGateway(Flux.just(b"one"), "tcp://127.0.0.1:0", journal=SqliteJournal(journal)) as gateway:
+        assert gateway.join(PATIENCE)
+    lines.write_text("one\ntwo\n")
+    given = {"endpoint": endpoint, "letters": letters, "listener": listener}
+    return given | {"journal": str(journal), "lines": str(lines), "new": str(tmp_path / "new")}
 
 
 def shell(arguments: list[str], redirection: str) -> subprocess.CompletedProcess[bytes]:
@@ -45,18 +100,29 @@ def shell(arguments: list[str], redirection: str) -> subprocess.CompletedProcess
     )
 
 
-@pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_command_with_a_closed_output_ends_quietly(arguments: list[str], endpoint: str) -> None:
-    done = shell([word.format(endpoint=endpoint) for word in arguments], ">&-")
+@pytest.mark.parametrize("arguments", COMMANDS + OTHERS, ids=" ".join)
+def test_a_command_with_a_closed_output_ends_quietly(arguments: list[str], words: dict[str, str]) -> None:
+    done = shell([word.format(**words) for word in arguments], ">&-")
 
     assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
-def test_a_command_whose_reader_has_enough_ends_quietly(arguments: list[str], endpoint: str) -> None:
-    done = shell([word.format(endpoint=endpoint) for word in arguments], "| head -c 1")
+def test_a_command_whose_reader_has_enough_ends_quietly(arguments: list[str], words: dict[str, str]) -> None:
+    done = shell([word.format(**words) for word in arguments], "| head -c 1")
 
     assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_an_echo_with_a_closed_output_serves_and_ends_quietly() -> None:
+    command = f"exec '{sys.executable}' -m penstock.cli echo --port 0 >&-"
+    with subprocess.Popen(["bash", "-c", command], stderr=subprocess.PIPE) as echo:
+        assert echo.stderr is not None
+        first = echo.stderr.readline()
+        echo.send_signal(signal.SIGTERM)
+        rest = echo.stderr.read()
+
+    assert (echo.returncode, b"Traceback" in first + rest) == (0, False), first + rest
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import threading
@@ -12,6 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from penstock.cli.doctor import packages
+from penstock.cli.run import runner
+from penstock.cli.screen import Screen
 from penstock.cli.spark_start import SparkStart
 
 
@@ -111,3 +114,22 @@ def test_doctor_says_how_long_spark_took_the_last_time(
     SparkStart("doctor").took(11)
 
     assert packages.spark_check().estimate == " (last time 11 s)"
+
+
+def test_a_start_that_takes_long_gives_a_sign_of_life_again_and_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runner, "_SIGN_EVERY", 0.01)
+    reads, writes = os.pipe()
+    screen = os.dup(2)
+    os.dup2(writes, 2)  # the view keeps a copy of it, because standard error belongs to Spark meanwhile
+    try:
+        view = runner.RunView(Screen(io.StringIO()), quiet=False)
+        with open(reads) as said, view.starting(SparkStart("run", tmp_path)):
+            lines = [said.readline() for _ in range(3)]
+    finally:
+        os.dup2(screen, 2)
+        os.close(screen)
+        os.close(writes)
+
+    assert lines == ["still starting Spark, 0 s\n"] * 3

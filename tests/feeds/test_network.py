@@ -71,6 +71,7 @@ def test_half_a_line_of_a_sender_that_is_gone_is_left_out(caplog: pytest.LogCapt
         with connect(source) as sender:
             sender.sendall(b"next\n")
             assert sorted(first(source, 2)) == [b"next", b"whole"]
+    assert "ended in the middle of a line; its 3 bytes are left out" in caplog.text
 
 
 def test_a_sender_is_told_what_came_before_and_then_what_is_safe() -> None:

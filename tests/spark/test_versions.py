@@ -53,6 +53,17 @@ def test_the_sentence_says_what_to_do_about_a_version_that_came_later(tmp_path: 
     )
 
 
+@pytest.mark.parametrize("command", ["run app.py", "demo --duration 1"])
+def test_a_command_tells_it_in_one_sentence(command: str, tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("from penstock.spark import Pipeline\n")
+    arguments = [str(tmp_path / word) if word == "app.py" else word for word in command.split()]
+    ran = beside("3.5.4", tmp_path, f"from penstock.cli import main; sys.exit(main({arguments!r}))")
+
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.count("\n") == 1, ran.stderr
+    assert "works with PySpark 4.0 to 4.3, and PySpark 3.5.4 is installed" in ran.stderr
+
+
 def test_spark_finds_the_formats_of_others_beside_an_unsupported_version(tmp_path: Path) -> None:
     ran = beside("3.5.4", tmp_path, "import pyspark_penstock as p; print(hasattr(p, 'DefaultSource'))")
     assert ran.stdout == "False\n"
