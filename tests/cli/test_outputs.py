@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -58,10 +59,10 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def letters() -> Iterator[str]:
-    settings = {"codec": "text", "on_bad_record": "dead-letter", "writable": True}
+    elements: Flux[Any] = Flux.just("one", 2).concat_with(Flux.never())
     with LibraryGateway(
-        Flux.just("one", 2).concat_with(Flux.never()), "tcp://127.0.0.1:0", **settings
-    ) as gateway:  # type: ignore[arg-type]
+        elements, "tcp://127.0.0.1:0", codec="text", on_bad_record="dead-letter", writable=True
+    ) as gateway:
         yield f"{gateway.endpoint}/dead-letters"
 
 
