@@ -339,6 +339,22 @@ def test_an_error_before_the_first_byte_is_a_500(caplog: pytest.LogCaptureFixtur
     assert "the source broke" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "error",
+    [SystemExit(3), asyncio.CancelledError(), GeneratorExit()],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_that_would_end_a_server_or_its_task_is_a_500_as_well(
+    error: BaseException, caplog: pytest.LogCaptureFixture
+) -> None:
+    failing: Flux[bytes] = Flux.error(error)
+
+    exchange = asyncio.run(answered(stream(failing.subscribe_on(schedulers.shared_pool()))))
+
+    assert exchange.status == 500
+    assert f"the stream failed with {error!r}" in caplog.text
+
+
 def test_an_error_after_it_breaks_the_connection_off(caplog: pytest.LogCaptureFixture) -> None:
     exchange = Exchange()
 

@@ -76,14 +76,18 @@ class Outflow(AsyncReader):
         """The elements that have arrived, at least one and up to so many bytes; None at the end.
 
         The list is empty if nothing arrived for ``patience`` seconds. An error of the stream is raised when
-        all elements before it have been returned.
+        all elements before it have been returned; one that is not an ``Exception`` as a RuntimeError.
         """
         queue = self._queue
         while not queue:
             if self._over and not queue:
                 error = self._take_error()
-                if error is not None:
+                if isinstance(error, Exception):
                     raise error
+                if error is not None:
+                    # Raised as itself, an exit would end the server, and a CancelledError would look like the
+                    # cancel of this task.
+                    raise RuntimeError(f"the stream failed with {error!r}") from error
                 return None
             with self._mutex:
                 waiting = self._waiting = self._loop.create_future()
