@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ import pytest
 from penstock.aquifer import (
     AquiferPublisher,
     Batch,
+    BatchMissing,
     Gateway,
     GatewayUnreachable,
     Limits,
@@ -300,6 +302,31 @@ def test_what_was_written_before_a_restart_has_to_be_written_again(tmp_path: Pat
             with producer.transaction(0) as transaction:
                 transaction.write([b"again"])
             assert log(gateway) == [b"again"]
+
+
+def test_a_gateway_that_returns_with_another_journal_or_an_older_copy_is_told(tmp_path: Path) -> None:
+    endpoint, current, copy = free_endpoint(), tmp_path / "log.db", tmp_path / "copy.db"
+
+    def publish(producer: Producer, batch: int, follows: int) -> None:
+        transaction = producer.transaction(batch)
+        transaction.write([b"%d" % batch])
+        producer.commit(batch, [transaction.prepare()], follows=follows)
+
+    with Producer(endpoint, "producer", patience=20) as producer:
+        for batch in range(3):
+            with Gateway(None, endpoint, journal=SqliteJournal(current), writable=True):
+                publish(producer, batch, batch - 1)
+            if batch == 0:
+                shutil.copy(current, copy)
+        for journal, published in ((MemoryJournal(), None), (SqliteJournal(copy), 0)):
+            with Gateway(None, endpoint, journal=journal, writable=True) as gateway:
+                with pytest.raises(BatchMissing, match="and 2 should be there: the gateway has ano") as told:
+                    publish(producer, 3, 2)
+                assert told.value.published == published
+                assert gateway.status()["head"] == (0 if published is None else 1)
+        with Gateway(None, endpoint, journal=SqliteJournal(current), writable=True) as gateway:
+            publish(producer, 3, 2)
+            assert log(gateway) == [b"0", b"1", b"2", b"3"]
 
 
 def test_no_gateway_is_told_when_patience_is_over() -> None:

@@ -245,7 +245,7 @@ def test_the_status_shows_who_is_there_and_who_is_away(capsys: pytest.CaptureFix
 
     assert shown.err == ""
     assert re.search(r"subscribers dashboard +extended +streaming .* lag 0", shown.out)
-    assert re.search(r"away +nightly +90 behind", shown.out)
+    assert re.search(r"away +nightly +90 behind \(.+ s\);", shown.out)
     assert "offsets 0..99, 100 of 1,000,000 records" in shown.out
     assert [subscriber["id"] for subscriber in as_json["subscribers"]] == ["dashboard"]
     assert as_json["absent"]["nightly"]["acknowledged"] == 10

@@ -43,15 +43,18 @@ def test_ids_and_sessions_are_listed(gateway: Gateway, capsys: pytest.CaptureFix
     code, out, _ = run(capsys, "ls", gateway.endpoint)
     assert code == 0
     lines = out.splitlines()
-    assert re.fullmatch(r"ID +SESSION +OWNER +BEHIND  STATE", lines[0])
-    assert re.fullmatch(r"dashboard +\d+ +no key +\d+ +streaming from 127\.0\.0\.1", lines[1])
-    assert re.fullmatch(r"nightly +- +no key +90 +away, resumable for .+ of .+", lines[2])
-    assert re.fullmatch(r"- +\d+ +no key +\d+ +streaming from 127\.0\.0\.1", lines[3])
+    assert re.fullmatch(r"ID +SESSION +OWNER +BEHIND +FOR  STATE", lines[0])
+    age = r"(?:-|\S+ s|\d+ min \d+ s)"
+    assert re.fullmatch(rf"dashboard +\d+ +no key +\d+ +{age} +streaming from 127\.0\.0\.1", lines[1])
+    assert re.fullmatch(rf"nightly +- +no key +90 +{age} +away, resumable for .+ of .+", lines[2])
+    assert not re.search(r" 90 +- ", lines[2]), "it says for how long"
+    assert re.fullmatch(rf"- +\d+ +no key +\d+ +{age} +streaming from 127\.0\.0\.1", lines[3])
 
     code, out, _ = run(capsys, "ls", gateway.endpoint, "--json")
     listed = json.loads(out)
     assert [(one["id"], one["here"]) for one in listed["ids"]] == [("dashboard", True), ("nightly", False)]
     assert len(listed["sessions"]) == 1
+    assert listed["ids"][1]["lag_seconds"] > 0
     for each in (reader, nameless):
         each.cancel()
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from penstock.spark.programs import java_home
 from tests.aquifer.faults.rigs import eventually
 from tests.spark.chaos.processes import Process, in_session, kill_session
+from tests.spark.two_machines import LOOPBACK, Machine
 
 PATIENCE = 400.0
 """Seconds that a part of the cluster may take to start."""
@@ -45,12 +46,15 @@ OURS = ("penstock", "_editable_impl_penstock", "__editable__", "pyspark_penstock
 class Program:
     """A daemon of Spark's in a session of its own, with all that it starts."""
 
-    def __init__(self, log: Path, environment: dict[str, str], name: str, *arguments: str) -> None:
+    def __init__(
+        self, log: Path, environment: dict[str, str], machine: Machine, name: str, *arguments: str
+    ) -> None:
         import pyspark
 
         launcher = Path(pyspark.__file__).parent / "bin" / "spark-class"
-        self._command = [str(launcher), f"org.apache.spark.deploy.{name}", "--webui-port", "0", *arguments]
-        self._environment = environment
+        wishes = ("--host", machine.address, "--webui-port", "0", *arguments)
+        self._command = machine.command(str(launcher), f"org.apache.spark.deploy.{name}", *wishes)
+        self._environment = environment | {"SPARK_LOCAL_IP": machine.address}
         self._log = log
         self.start()
 
@@ -97,11 +101,11 @@ class Program:
 class Worker(Program):
     """A machine of the cluster: its daemon, and the executors that this one starts."""
 
-    def __init__(self, place: Path, environment: dict[str, str], master: str) -> None:
+    def __init__(self, place: Path, environment: dict[str, str], machine: Machine, master: str) -> None:
         self.place = place
         """Where the files of its executors are."""
-        wishes = ("--host", "127.0.0.1", "--cores", "1", "--memory", "600m", "--work-dir", str(place))
-        super().__init__(place.with_suffix(".log"), environment, "worker.Worker", *wishes, master)
+        wishes = ("--cores", "1", "--memory", "600m", "--work-dir", str(place))
+        super().__init__(place.with_suffix(".log"), environment, machine, "worker.Worker", *wishes, master)
 
     def wait(self) -> None:
         """Wait until the master knows it."""
@@ -145,13 +149,14 @@ def bare_python(folder: Path) -> Path:
 
 
 @contextmanager
-def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
-    """Start it, and end all of it."""
+def cluster(
+    folder: Path, workers: int, *, machine: Machine = LOOPBACK, of_workers: Machine = LOOPBACK
+) -> Iterator[Cluster]:
+    """Start it, and end all of it; the master is on ``machine``."""
     python = bare_python(folder / "image")
     environment = os.environ | {
         "JAVA_HOME": str(java_home()),
         "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
         "SPARK_DAEMON_JAVA_OPTS": SMALL,
         "SPARK_LOCAL_DIRS": str(folder / "local"),
@@ -159,16 +164,15 @@ def cluster(folder: Path, workers: int) -> Iterator[Cluster]:
     environment.pop("PYTHONPATH", None)
     environment.pop("PYSPARK_PYTHON", None)
     with ExitStack() as ending:
-        where = ("--host", "127.0.0.1", "--port", "0")
-        daemon = Program(folder / "master.log", environment, "master.Master", *where)
+        daemon = Program(folder / "master.log", environment, machine, "master.Master", "--port", "0")
         ending.callback(daemon.close)
         master = daemon.said(r"Starting Spark master at (spark://\S+)")
         machines = []
         for number in range(workers):
-            machines.append(Worker(folder / f"worker-{number}", environment, master))
+            machines.append(Worker(folder / f"worker-{number}", environment, of_workers, master))
             ending.callback(machines[-1].close)
-        for machine in machines:
-            machine.wait()
+        for worker in machines:
+            worker.wait()
         yield Cluster(master, python, tuple(machines))
 
 

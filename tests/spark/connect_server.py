@@ -40,22 +40,25 @@ class ClientRun:
 
 def run_of_client(folder: Path) -> ClientRun:
     """Start a server, and run the client once."""
+    places = os.pathsep.join((str(_ROOT), str(_ROOT / "src")))
     records = Flux.from_iterable([{"n": number} for number in range(RECORDS)])
     with (
         Gateway(records, ANYWHERE, codec="json") as source,
         Gateway(None, ANYWHERE, writable=True) as sink,
         Gateway(None, ANYWHERE, writable=True) as sql_sink,
+        Gateway(None, ANYWHERE, writable=True) as totals,
         _server(folder) as server,
     ):
         assert source.join(120), "the records did not get into the log within 120 s"
+        more = (sql_sink.endpoint, totals.endpoint)
         client = subprocess.run(
-            [sys.executable, _CLIENT, server, source.endpoint, sink.endpoint, folder, sql_sink.endpoint],
+            [sys.executable, _CLIENT, server, source.endpoint, sink.endpoint, folder, *more],
             capture_output=True,
             text=True,
             timeout=800,
             check=False,
             # Java is the server's business: one that cannot be started does not matter here.
-            env=os.environ | {"PYTHONPATH": str(_ROOT), "JAVA_HOME": str(folder / "none")},
+            env=os.environ | {"PYTHONPATH": places, "JAVA_HOME": str(folder / "none")},
         )
         assert client.returncode == 0, client.stderr[-5000:]
         found = json.loads(client.stdout.splitlines()[-1])

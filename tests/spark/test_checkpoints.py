@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import StreamingQueryException
+from pyspark.sql.types import StructType
 
 from penstock.aquifer import Gateway, LogReader, Producer
-from penstock.spark import BadCheckpoint, reason_of
+from penstock.spark import BadCheckpoint, DataLoss, reason_of
 from penstock.spark.checkpoints import check_not_published, check_whole, note_planned
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink import writers
@@ -68,6 +69,38 @@ def test_the_sink_refuses_a_batch_that_the_gateway_would_take_for_published() ->
         assert log.state().head == 3
         commit(3, repeated=False)
         assert log.state().head == 4
+
+
+def test_a_sink_with_another_journal_is_told_or_continued(caplog: pytest.LogCaptureFixture) -> None:
+    def written(gateway: Gateway, batch: int, *records: bytes, **options: str) -> list[bytes]:
+        settings = SinkOptions.of({"endpoint": gateway.endpoint, **options})
+        writer = writers.AquiferStreamWriter(StructType().add("n", "long"), settings)
+        with Producer(gateway.endpoint, RUN.query) as producer:
+            transaction = producer.transaction(batch)
+            transaction.write(records)
+            rows = writers.PreparedRows(RUN.query, transaction.prepare(), RUN, None, repeated=False)
+        writer.commit([rows], batch)
+        return log_of(gateway, codec="bytes")
+
+    with Gateway(None, ANYWHERE, writable=True) as gateway:
+        assert written(gateway, 0) == []
+        assert written(gateway, 1) == [], "an empty batch is not missed"
+        assert written(gateway, 2, b"2") == [b"2"]
+    with Gateway(None, ANYWHERE, writable=True) as gateway:
+        with pytest.raises(DataLoss) as told:
+            written(gateway, 3, b"3")
+        assert str(told.value) == (
+            f"the gateway at {gateway.endpoint} has another journal than before, or an older copy of it: "
+            "none of this query's batches is in its log, and batch 3 would follow. Put the journal back; or "
+            "start the query with a new checkpoint, which writes everything again; or set "
+            'option("failOnDataLoss", "false") to continue with this batch'
+        )
+        assert written(gateway, 3, b"3", failOnDataLoss="false") == [b"3"]
+        assert "and 2 should be there: the gateway has another journal" in caplog.text
+        assert written(gateway, 4) == [b"3"]
+        with pytest.raises(DataLoss, match="last batch of this query in its log is 4, and batch 9 would fol"):
+            written(gateway, 9, b"9")
+        assert written(gateway, 5, b"5") == [b"3", b"5"]
 
 
 class FakeLog:

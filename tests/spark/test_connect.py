@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from penstock.spark import settings
+from penstock.spark.versions import installed
 from tests.spark.connect_server import RECORDS, ClientRun
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1300)]
@@ -30,7 +31,7 @@ def test_a_session_of_a_server_is_told_what_a_session_can_have() -> None:
     assert all(name.startswith("spark.sql.") for name in settings("sc://host:15002"))
 
 
-def test_a_client_reads_writes_runs_pipelines_and_uses_sql(run_of_client: ClientRun) -> None:
+def test_a_client_reads_writes_runs_pipelines_keeps_state_and_uses_sql(run_of_client: ClientRun) -> None:
     found = run_of_client.found
 
     assert found["module"].startswith("pyspark.sql.connect.")
@@ -43,4 +44,7 @@ def test_a_client_reads_writes_runs_pipelines_and_uses_sql(run_of_client: Client
         "table": RECORDS,
         "written": [-1, *range(990, RECORDS)],
     }
+    assert found["totals"] == [[odd, RECORDS // 2] for odd in (0, 1)]
+    in_sql = {"STREAM": list(range(995, RECORDS))} if installed() >= (4, 1) else {}
+    assert found["views"] == {"few": 10, "now": RECORDS, "view": list(range(995, RECORDS)), **in_sql}
     assert "Install the package on the server and on its executors" in found["shipping"]

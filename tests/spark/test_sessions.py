@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.spark_settings import SETTINGS
-from penstock.spark import session, sessions, settings
+from penstock.spark import java_options, session, settings
 from tests.spark.conftest import Serve
 
 if TYPE_CHECKING:
@@ -39,9 +39,12 @@ def test_every_setting_is_on_the_page_with_its_effect() -> None:
 
 
 @pytest.fixture
-def few_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+def few_processors(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A machine with two processors, on which nobody has chosen options for Java."""
-    monkeypatch.setattr(sessions, "_processors", lambda: 2)
+    monkeypatch.setattr(java_options, "_processors", lambda: 2)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    for name in ("SPARK_DRIVER_MEMORY", "SPARK_MEM"):
+        monkeypatch.delenv(name, raising=False)
     for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_SUBMIT_OPTS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
@@ -53,7 +56,7 @@ def test_java_collects_garbage_without_threads_on_few_processors(
     assert "-XX:+UseSerialGC" in settings("local[2]")[JAVA_OPTIONS].split()
     assert JAVA_OPTIONS not in settings("yarn")
 
-    monkeypatch.setattr(sessions, "_processors", lambda: 8)
+    monkeypatch.setattr(java_options, "_processors", lambda: 8)
     assert "GC" not in settings("local[2]")[JAVA_OPTIONS], "there are processors to spare"
 
 
@@ -75,6 +78,50 @@ def test_java_keeps_the_collector_that_the_user_has_chosen(
 def test_java_keeps_its_own_collector_for_a_heap_that_the_user_has_chosen(few_processors: None) -> None:
     assert "GC" not in settings("local[2]", **{"spark.driver.memory": "16g"})[JAVA_OPTIONS]
     assert settings("local[2]", **{JAVA_OPTIONS: "-Dmine=1"})[JAVA_OPTIONS] == "-Dmine=1"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("SPARK_DRIVER_MEMORY", "16g"),
+        ("SPARK_MEM", "16g"),
+        ("_JAVA_OPTIONS", "-Xmx16g"),
+        ("PYSPARK_SUBMIT_ARGS", "--driver-memory 16g pyspark-shell"),
+        ("PYSPARK_SUBMIT_ARGS", "--conf spark.driver.memory=16g pyspark-shell"),
+    ],
+)
+def test_a_heap_can_be_chosen_by_a_variable(
+    few_processors: None, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert "GC" not in settings("local[2]")[JAVA_OPTIONS]
+
+
+def test_java_keeps_a_collector_that_is_one_of_the_users_settings(few_processors: None) -> None:
+    chosen = settings("local[2]", **{"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"})
+    assert "GC" not in chosen[JAVA_OPTIONS]
+    assert chosen["spark.driver.defaultJavaOptions"] == "-XX:+UseG1GC"
+
+
+@pytest.mark.parametrize(
+    ("line", "added"),
+    [
+        ("spark.driver.memory 16g", ""),
+        ("  spark.driver.memory=16g  ", ""),
+        ("spark.driver.memory: 16g", ""),
+        ("spark.driver.defaultJavaOptions  -Dmine=1 -XX:+UseZGC", ""),
+        ("spark.driver.defaultJavaOptions  -Dmine=1 \\\n  -XX:+UseZGC", ""),
+        ("spark.driver.extraJavaOptions  -Dmine=1 -XX:+UseParallelGC", " -Dmine=1 -XX:+UseParallelGC"),
+        ("spark.driver.extraJavaOptions -Dmine=1", " -Dmine=1 -XX:+UseSerialGC"),
+        ("# spark.driver.memory 16g", " -XX:+UseSerialGC"),
+        ("spark.driver.memoryOverhead 1g", " -XX:+UseSerialGC"),
+    ],
+)
+def test_java_keeps_what_the_file_of_defaults_says(
+    few_processors: None, tmp_path: Path, line: str, added: str
+) -> None:
+    (tmp_path / "spark-defaults.conf").write_text(f"spark.master local\n\n{line}\n")
+    assert settings("local[2]")[JAVA_OPTIONS] == f"-Djdk.lang.Process.launchMechanism=VFORK{added}"
 
 
 @pytest.mark.parametrize("master", ["spark://host:7077", "yarn", "k8s://https://host"])

@@ -74,6 +74,26 @@ def test_a_gateway_remembers_over_a_restart_what_was_published(
         forget_the_last_commit(checkpoint)
 
 
+def test_a_query_whose_gateway_has_another_journal_says_so_and_continues_if_it_may(
+    spark: SparkSession, files: Files, tmp_path: Path
+) -> None:
+    checkpoint = tmp_path / "checkpoint"
+    with Gateway(None, ANYWHERE, writable=True) as gateway:
+        # The first batches have no rows, and count all the same.
+        run(files.stream(spark).where("n >= 20"), gateway, checkpoint)
+        assert [row["n"] for row in log_of(gateway)] == list(range(20, 30))
+    files.add({"n": n} for n in range(30, 40))
+    with Gateway(None, ANYWHERE, writable=True) as gateway:
+        told = failure_of(start(files.stream(spark).where("n >= 20"), gateway, checkpoint))
+        assert told.startswith(f"DataLoss: the gateway at {gateway.endpoint} has another journal than before")
+        assert "none of this query's batches is in its log, and batch 3 would follow. Put the journal" in told
+        assert log_of(gateway) == []
+        run(files.stream(spark).where("n >= 20"), gateway, checkpoint, failOnDataLoss="false")
+        files.add({"n": n} for n in range(40, 50))
+        run(files.stream(spark).where("n >= 20"), gateway, checkpoint)
+        assert [row["n"] for row in log_of(gateway)] == list(range(30, 50))
+
+
 def test_a_query_with_another_checkpoint_is_another_query(
     spark: SparkSession, serve: Serve, files: Files, tmp_path: Path
 ) -> None:

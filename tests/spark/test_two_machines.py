@@ -1,4 +1,4 @@
-"""Gateways on one machine, and the driver and the tasks of Spark on another, with CURVE keys."""
+"""Gateways on one machine, and Spark's tasks on another, with its driver or without it; with CURVE keys."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.aquifer import generate_keys, save_keys
 from tests.aquifer.faults.rigs import eventually
+from tests.spark.cluster import cluster
 from tests.spark.two_machines import Machine, two_machines
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -43,27 +45,61 @@ def gateway(machine: Machine, keys: Path, port: int, *arguments: str) -> Iterato
         process.wait(60)
 
 
-@pytest.mark.rare(25)
-def test_a_driver_and_its_tasks_read_and_write_over_the_network_with_keys(tmp_path: Path) -> None:
+@pytest.fixture
+def keys(tmp_path: Path) -> Path:
+    """A folder with the keys of a gateway and of Spark, and what the gateway reads."""
     (tmp_path / "allowed").mkdir()
     save_keys(generate_keys(), tmp_path / "gateway")
     save_keys(generate_keys(), tmp_path / "spark")
     (tmp_path / "allowed" / "spark.pub").write_text((tmp_path / "spark.pub").read_text())
-    lines = tmp_path / "lines"
-    lines.write_text("".join(f'{{"n": {number}}}\n' for number in range(RECORDS)))
+    (tmp_path / "lines").write_text("".join(f'{{"n": {number}}}\n' for number in range(RECORDS)))
+    return tmp_path
+
+
+@contextmanager
+def both_gateways(machine: Machine, keys: Path) -> Iterator[tuple[str, str]]:
+    """One to read from, and one to write to."""
+    lines = ("--source", f"file:{keys / 'lines'}", "--codec", "json", "--stay")
+    with (
+        gateway(machine, keys, 5560, *lines) as source,
+        gateway(machine, keys, 5561, "--source", "writers") as sink,
+    ):
+        yield source, sink
+
+
+def ran(machine: Machine, master: str, ends: tuple[str, str], keys: Path, **more: str) -> dict[str, Any]:
+    """What a driver on a machine says."""
+    arguments = [master, *ends, str(keys), str(keys), machine.address]
+    places = os.pathsep.join((str(ROOT), str(ROOT / "src")))
+    driver = subprocess.run(
+        machine.command(sys.executable, str(DRIVER), *arguments),
+        capture_output=True,
+        text=True,
+        timeout=800,
+        check=False,
+        env=os.environ | {"PYTHONPATH": places, "SPARK_LOCAL_IP": machine.address} | more,
+    )
+    assert driver.returncode == 0, driver.stderr[-5000:]
+    found: dict[str, Any] = json.loads(driver.stdout.splitlines()[-1])
+    return found
+
+
+@pytest.mark.rare(25)
+def test_a_driver_and_its_tasks_read_and_write_over_the_network_with_keys(keys: Path) -> None:
+    with two_machines() as (here, there), both_gateways(here, keys) as ends:
+        found = ran(there, "local[2]", ends, keys)
+    assert found["numbers"] == [2 * number for number in range(RECORDS)]
+    assert found["tasks"] == [found["driver"]]
+
+
+@pytest.mark.rare(30)
+def test_executors_on_another_machine_than_driver_and_gateways_read_and_write_with_keys(keys: Path) -> None:
     with (
         two_machines() as (here, there),
-        gateway(here, tmp_path, 5560, "--source", f"file:{lines}", "--codec", "json", "--stay") as source,
-        gateway(here, tmp_path, 5561, "--source", "writers") as sink,
+        both_gateways(here, keys) as ends,
+        cluster(keys / "cluster", 1, machine=here, of_workers=there) as started,
     ):
-        arguments = [source, sink, str(tmp_path), str(tmp_path), there.address]
-        driver = subprocess.run(
-            there.command(sys.executable, str(DRIVER), *arguments),
-            capture_output=True,
-            text=True,
-            timeout=800,
-            check=False,
-            env=os.environ | {"PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": there.address},
-        )
-        assert driver.returncode == 0, driver.stderr[-5000:]
-        assert json.loads(driver.stdout.splitlines()[-1]) == [2 * number for number in range(RECORDS)]
+        found = ran(here, started.master, ends, keys, PYSPARK_PYTHON=str(started.python))
+    assert found["numbers"] == [2 * number for number in range(RECORDS)]
+    assert len(found["tasks"]) == 1
+    assert found["tasks"] != [found["driver"]], "the executor is on the driver's machine"

@@ -16,14 +16,20 @@ from tests.required_tools import missing_part, require_tool
 
 @dataclass(frozen=True)
 class Machine:
-    """One end of the line."""
+    """One end of the line, or this machine."""
 
-    namespace: str
+    namespace: str | None
     address: str
 
     def command(self, *words: str) -> list[str]:
         """A command that runs there."""
+        if self.namespace is None:
+            return list(words)
         return ["ip", "netns", "exec", self.namespace, *words]
+
+
+LOOPBACK = Machine(None, "127.0.0.1")
+"""This machine, alone."""
 
 
 @contextmanager
@@ -32,32 +38,21 @@ def two_machines() -> Iterator[tuple[Machine, Machine]]:
     require_tool("ip", part="Spark on another machine", install="apt-get install iproute2")
     if os.geteuid() != 0:
         missing_part("Spark on another machine", "only root can make network namespaces")
-    one = Machine(f"penstock-{os.getpid()}-a", "10.213.7.1")
-    other = Machine(f"penstock-{os.getpid()}-b", "10.213.7.2")
+    names = [f"penstock-{os.getpid()}-{end}" for end in ("a", "b")]
+    one, other = Machine(names[0], "10.213.7.1"), Machine(names[1], "10.213.7.2")
     with ExitStack() as closing:
-        if (refused := _run_ip("netns", "add", one.namespace)) is not None:
+        if (refused := _run_ip("netns", "add", names[0])) is not None:
             missing_part("Spark on another machine", f"this machine has no network namespaces: {refused}")
-        _ip("netns", "del", one.namespace)
-        for machine in (one, other):
-            _ip("netns", "add", machine.namespace)
-            closing.callback(_ip, "netns", "del", machine.namespace)
-            _ip("-n", machine.namespace, "link", "set", "lo", "up")
-        _ip(
-            "-n",
-            one.namespace,
-            "link",
-            "add",
-            "line",
-            "type",
-            "veth",
-            "peer",
-            "line",
-            "netns",
-            other.namespace,
-        )
-        for machine in (one, other):
-            _ip("-n", machine.namespace, "address", "add", f"{machine.address}/24", "dev", "line")
-            _ip("-n", machine.namespace, "link", "set", "line", "up")
+        _ip("netns", "del", names[0])
+        for name in names:
+            _ip("netns", "add", name)
+            closing.callback(_ip, "netns", "del", name)
+            _ip("-n", name, "link", "set", "lo", "up")
+        line = ("link", "add", "line", "type", "veth", "peer", "line", "netns", names[1])
+        _ip("-n", names[0], *line)
+        for name, machine in zip(names, (one, other), strict=True):
+            _ip("-n", name, "address", "add", f"{machine.address}/24", "dev", "line")
+            _ip("-n", name, "link", "set", "line", "up")
         yield one, other
 
 

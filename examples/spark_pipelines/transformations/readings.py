@@ -25,5 +25,5 @@ dp.create_sink("warm", "aquifer", {"endpoint": os.environ["WARM"]})
 
 @dp.append_flow(target="warm")
 def warm_readings() -> DataFrame:
-    """The readings that matter, to a gateway that was started with ``--writable``."""
+    """The readings that matter, to a gateway that was started with ``--source writers``."""
     return spark.readStream.table("readings").where("n >= 500")

@@ -41,6 +41,7 @@ from penstock.aquifer.client import (
 from penstock.aquifer.errors import (
     AlreadyReplayed,
     AquiferError,
+    BatchMissing,
     EpochChanged,
     ErrorCode,
     Evicted,
@@ -155,6 +156,7 @@ __all__ = [
     "Authenticator",
     "BadElements",
     "Batch",
+    "BatchMissing",
     "Client",
     "Codec",
     "ColumnCodec",

@@ -9,6 +9,7 @@ from typing import ClassVar
 __all__ = [
     "AlreadyReplayed",
     "AquiferError",
+    "BatchMissing",
     "EpochChanged",
     "ErrorCode",
     "Evicted",
@@ -67,6 +68,8 @@ class ErrorCode(StrEnum):
     """Too much is staged."""
     STAGED = "STAGED"
     """What should be published is not staged: run the batch again."""
+    MISSING = "MISSING"
+    """The log does not have the batch that should be before this one."""
     STREAM = "STREAM"
     """The gateway has no stream of this name."""
 
@@ -133,6 +136,20 @@ class TransactionLost(AquiferError):
     """
 
     code = ErrorCode.STAGED
+
+
+class BatchMissing(AquiferError):
+    """The log does not have the batch that a producer has published before this one: nothing was published.
+
+    The gateway has another journal than before, or an older copy of it.
+    """
+
+    code = ErrorCode.MISSING
+
+    def __init__(self, message: str, *, published: int | None = None) -> None:
+        super().__init__(message)
+        self.published = published
+        """The last batch of the producer that the log has; None if there is none."""
 
 
 class AlreadyReplayed(AquiferError):

@@ -318,6 +318,7 @@ class IdStatus(StatusObject):
     redelivered: int | UnsetType = UNSET
     member: str | UnsetType = UNSET
     lag_seconds: float | UnsetType = UNSET
+    """How long the next record for it has been in the log."""
     times: HopTimes | UnsetType = UNSET
 
 

@@ -69,7 +69,7 @@ class UnwritableRow(ValueError):
 
 
 class DataLoss(RuntimeError):
-    """The gateway no longer has records that the query needs."""
+    """The gateway no longer has records that the query needs, or that it has written."""
 
 
 class SharedSubscription(RuntimeError):

@@ -332,6 +332,15 @@ class SinkOptions(_ConnectionOptions):
         shown="600",
         help="how long a batch may wait for space in the gateway's log",
     )
+    fail_on_data_loss: bool = option(
+        True,
+        flag="failOnDataLoss",
+        metavar="true or false",
+        parse=option_values.flag,
+        shown="true",
+        help="whether a stream fails if the gateway no longer knows its last batch: the journal is another "
+        "one, or an older copy",
+    )
     writer_id: str | None = option(
         None,
         flag="writerId",

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spark.checkpoints import note_planned
@@ -18,7 +20,7 @@ from penstock.spark.stop_notices import StopWatch
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["listen_to_queries"]
+__all__ = ["StartingTriggers", "listen_to_queries"]
 
 _log = logging.getLogger("penstock.spark")
 
@@ -26,7 +28,11 @@ _listening: Final[set[str]] = set()
 """The sessions that have a listener."""
 
 
-def listen_to_queries(spark: SparkSession, note_trigger: Any = None) -> None:
+_LONGEST_START: Final = 120_000
+"""Milliseconds that a query may take to start the processes that plan it."""
+
+
+def listen_to_queries(spark: SparkSession, note_trigger: Callable[[str], object] | None = None) -> None:
     """Add a listener to a session, unless it has one.
 
     ``note_trigger`` is called with the name of the trigger of each query before that query plans anything.
@@ -51,10 +57,48 @@ def listen_to_queries(spark: SparkSession, note_trigger: Any = None) -> None:
         _log.info("the driver cannot report how long batches take: %s", error)
 
 
+class StartingTriggers:
+    """The triggers of queries that start. There is one note for all queries of a format.
+
+    The processes that plan a query read the note when they start, which is after the query has. So a query
+    with another trigger waits until those of all queries before it have started.
+    """
+
+    def __init__(self) -> None:
+        self._starting: dict[str, tuple[str, Any]] = {}
+        """The queries whose processes may not have read their note yet, by run."""
+        self._turn = threading.Lock()
+
+    def begin(self, run: str, execution: Any, note: Callable[[str], object]) -> None:
+        """A query starts; runs on its thread. ``execution`` is the query in Java."""
+        trigger = str(execution.trigger().getClass().getSimpleName()).rstrip("$")
+        with self._turn:
+            for other, (noted, started) in list(self._starting.items()):
+                if noted != trigger:
+                    self._wait_for(started)
+                    self.end(other)
+            note(trigger)
+            self._starting[run] = trigger, execution
+
+    @staticmethod
+    def _wait_for(execution: Any) -> None:
+        try:
+            execution.awaitInitialization(_LONGEST_START)
+        except Exception as error:
+            _log.debug("a query that started before this one has failed: %s", error)
+
+    def end(self, run: str) -> None:
+        """The processes of a query have started, or never will."""
+        self._starting.pop(run, None)
+
+
+_triggers: Final = StartingTriggers()
+
+
 class _QueryListener:
     """Called by Spark. PySpark's own listener would fetch some sixty figures each time."""
 
-    def __init__(self, queries: Any, context: Any, note_trigger: Any) -> None:
+    def __init__(self, queries: Any, context: Any, note_trigger: Callable[[str], object] | None) -> None:
         self._queries = queries
         self._context = context
         self._note_trigger = note_trigger
@@ -69,13 +113,14 @@ class _QueryListener:
             self._stop_watch.begin(str(event.runId()))
             execution = self._queries.get(event.id()).streamingQuery()
             if self._note_trigger is not None:
-                self._note_trigger(execution.trigger().getClass().getSimpleName().rstrip("$"))
+                _triggers.begin(str(event.runId()), execution, self._note_trigger)
             note_planned(execution, self._context)
         except Exception as error:
             _log.info("could not note the start of a query: %s", error)
 
     def onQueryIdle(self, event: Any) -> None:
-        """Spark requires this method."""
+        """Note that the query has been planned."""
+        self._end_start(event.runId)
 
     def onQueryTerminated(self, event: Any) -> None:
         """Note that the query can no longer be stopped."""
@@ -83,6 +128,15 @@ class _QueryListener:
             self._stop_watch.end(str(event.runId()))
         except Exception as error:
             _log.info("could not note the end of a query: %s", error)
+        self._end_start(event.runId)
+
+    def _end_start(self, run: Callable[[], object]) -> None:
+        """The query has been planned, or will not be; ``run`` asks Java for its run."""
+        if self._note_trigger is not None:
+            try:
+                _triggers.end(str(run()))
+            except Exception as error:
+                _log.info("could not note that a query has started: %s", error)
 
     def onQueryProgress(self, event: Any) -> None:
         """Write the reports of a batch that has ended."""
@@ -92,6 +146,7 @@ class _QueryListener:
                 write_reports(folder, json.loads(event.progress().json()))
         except Exception as error:
             _log.info("could not report how long a batch took: %s", error)
+        self._end_start(lambda: event.progress().runId())
 
     class Java:
         """Tells py4j which Java interface this is."""

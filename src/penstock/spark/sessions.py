@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import logging
 import os
-import re
-import sys
 from collections.abc import Mapping
 from contextlib import nullcontext
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
+from penstock.spark.java_options import JAVA_OPTIONS, driver_java_options
 from penstock.spark.programs import java_home, python_for_workers
 from penstock.spark.versions import installed
 
@@ -66,19 +65,6 @@ Unix domain sockets for workers would help on a cluster as well. But there we do
 temporary directory, and one of more than about 60 characters, such as YARN's, is too long for them.
 """
 
-_JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
-_FAST_FORKS: Final = "-Djdk.lang.Process.launchMechanism=VFORK"
-_SERIAL_COLLECTOR: Final = "-XX:+UseSerialGC"
-_FEW_PROCESSORS: Final = 4
-_OTHERS_JAVA_OPTIONS: Final = (
-    "JDK_JAVA_OPTIONS",
-    "JAVA_TOOL_OPTIONS",
-    "_JAVA_OPTIONS",
-    "SPARK_SUBMIT_OPTS",
-    "PYSPARK_SUBMIT_ARGS",
-)
-"""Variables in which a user may have chosen a garbage collector: Java does not start with two."""
-
 
 def settings(master: str = "local[*]", **overrides: str) -> dict[str, str]:
     """The settings of :func:`session`, for a SparkSession that you build yourself.
@@ -91,34 +77,13 @@ def settings(master: str = "local[*]", **overrides: str) -> dict[str, str]:
         chosen = {key: value for key, value in chosen.items() if key.startswith("spark.sql.")}
     elif master.startswith("local"):
         chosen |= _ON_ONE_MACHINE
-        chosen[_JAVA_OPTIONS] = _java_options(has_own_memory="spark.driver.memory" in overrides)
+        chosen[JAVA_OPTIONS] = driver_java_options(overrides)
         # The default manager runs chmod and readlink, about 19 times for each batch.
         place = "streaming" if installed() < (4, 1) else "streaming.checkpointing"
         chosen["spark.sql.streaming.checkpointFileManagerClass"] = (
             f"org.apache.spark.sql.execution.{place}.FileSystemBasedCheckpointFileManager"
         )
     return chosen | overrides
-
-
-def _java_options(*, has_own_memory: bool) -> str:
-    """Options of the driver's Java, which runs the tasks as well.
-
-    The threads of Java's usual collector compete with Spark and Python for the processors. If these are few,
-    small batches are faster with a collector that has no threads. Its pauses are short with the usual heap of
-    1 GB, and would not be with a large one.
-    """
-    chosen = " ".join(os.environ.get(name, "") for name in _OTHERS_JAVA_OPTIONS)
-    has_own_collector = re.search(r"-XX:\+Use\w+GC\b", chosen) is not None
-    if has_own_memory or has_own_collector or _processors() > _FEW_PROCESSORS:
-        return _FAST_FORKS
-    return f"{_FAST_FORKS} {_SERIAL_COLLECTOR}"
-
-
-def _processors() -> int:
-    """How many processors this process may use."""
-    if sys.platform == "linux":
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def session(

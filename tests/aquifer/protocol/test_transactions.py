@@ -113,6 +113,24 @@ def test_an_empty_batch_of_somebody_unknown_leaves_nothing(table: WritableTable)
     assert table.written == [b"the first"]
 
 
+def test_each_batch_of_a_writer_that_counts_them_leaves_a_mark(table: WritableTable) -> None:
+    for batch in range(2):
+        table.commit(batch, follows=batch - 1)
+        (answer,) = table.write()
+        assert end(answer) == 0
+        assert table.marks == {"delivered:q": f"{batch} -"}
+
+
+def test_a_batch_that_has_come_before_may_come_again_whatever_it_follows(table: WritableTable) -> None:
+    table.put(b"a", batch=6)
+    table.commit(6, (0, 0, 1), follows=-1)
+    table.write()
+    (again,) = table.commit(6, follows=5)
+
+    assert end(again) == 1
+    assert table.written == [b"a"]
+
+
 def test_writers_do_not_see_each_others_batches(table: WritableTable) -> None:
     table.put(b"p", query="p")
     table.put(b"q", query="q")

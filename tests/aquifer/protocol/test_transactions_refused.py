@@ -14,6 +14,8 @@ from penstock.aquifer.protocol.messages import (
     CompleteFields,
     Next,
     NextFields,
+    OnError,
+    OnErrorFields,
     OnNext,
     Put,
     encode,
@@ -46,6 +48,37 @@ def test_missing_pieces_are_told_and_the_batch_can_be_staged_again(
     table.write()
 
     assert table.written == [b"a", b"a"]
+
+
+def test_a_batch_that_follows_one_that_the_log_lacks_is_refused(table: WritableTable) -> None:
+    table.put(b"a", batch=7)
+    (unknown,) = table.commit(7, (0, 0, 1), follows=6)
+    assert code(unknown) == "MISSING"
+    assert "the log has no batch of 'q', and 6 should be there: the gateway has another" in str(unknown)
+
+    for batch in (4, 7):
+        table.put(b"%d" % batch, batch=batch)
+    table.commit(4, (0, 0, 1), follows=-1)
+    table.write()
+    (older,) = table.commit(7, (0, 0, 1), follows=6)
+    assert code(older) == "MISSING"
+    assert "the last batch of 'q' in the log is 4, and 6 should be there" in str(older)
+    assert isinstance(older, OnError)
+    assert isinstance(older.x, OnErrorFields)
+    assert older.x.published == 4
+
+    # What is staged is still there, for a writer that accepts the gap.
+    table.commit(7, (0, 0, 1), follows=-1)
+    table.write()
+    assert table.written == [b"4", b"7"]
+    assert table.marks == {"delivered:q": "7 -"}
+
+
+@pytest.mark.parametrize("follows", [-2, 7, 8])
+def test_a_batch_follows_an_earlier_one(table: WritableTable, follows: int) -> None:
+    (answer,) = table.commit(7, follows=follows)
+    assert code(answer) == "BAD"
+    assert "the number of an earlier batch, or -1" in str(answer)
 
 
 def test_a_failure_of_the_journal_is_told_to_all_who_wait(table: WritableTable) -> None:

@@ -65,9 +65,10 @@ class WritableTable(FrontTable):
         query: str = "q",
         peer: bytes = b"driver",
         caller: Caller = LOCAL,
+        **more: Any,
     ) -> list[Control]:
         """Ask for a batch to be published; what is answered at once."""
-        commit = Commit(query=query, batch=batch, parts=list(parts))
+        commit = Commit(query=query, batch=batch, parts=list(parts), **more)
         body = encode(Complete(x=CompleteFields(commit=commit)))
         return self._read(self.table.receive([peer, b"", body], self.now, caller))
 

@@ -135,6 +135,7 @@ class Producer:
         parts: Iterable[PreparedPart],
         *,
         timeout: float | None = None,
+        follows: int | None = None,
         replay: tuple[str, Sequence[int]] | None = None,
         while_waiting: Callable[[], object] | None = None,
     ) -> None:
@@ -147,6 +148,11 @@ class Producer:
         :class:`~penstock.aquifer.GatewayUnreachable` if there is no answer in time; then the batch may or may
         not be published. In both cases run the batch again.
 
+        ``follows`` is the batch before this one. If the log does not have it, nothing is published, and
+        :class:`~penstock.aquifer.BatchMissing` says so: the gateway has another journal than before, or an
+        older copy of it. -1 says that there need not be one before. A producer that gives it commits every
+        batch, also the empty ones; without it, an empty batch of a new name leaves no trace.
+
         ``replay`` names the dead letters that the records are made of: the epoch and the offsets of their own
         stream. A letter is replayed once. If one of these was, nothing is published, and
         :class:`~penstock.aquifer.AlreadyReplayed` says which.
@@ -155,12 +161,15 @@ class Producer:
         raises, the wait is over; the batch may or may not be published.
         """
         a_whole_number(batch_id, "commit(batch_id)", least=0, most=_MOST)
+        if follows is not None:
+            a_whole_number(follows, "commit(follows)", least=-1, most=batch_id - 1)
         patience = self._commit_timeout if timeout is None else seconds(timeout, "commit()", positive=True)
         committed: list[tuple[int, int, int]] = [
             part for part in sorted(map(_prepared, parts)) if part.pieces
         ]
         letters = UNSET if replay is None else Replay(replay[0], list(replay[1]))
-        commit = Commit(query=self.name, batch=batch_id, parts=committed, replay=letters)
+        before = UNSET if follows is None else follows
+        commit = Commit(query=self.name, batch=batch_id, parts=committed, replay=letters, follows=before)
         advice = (
             f"batch {batch_id} of {self.name!r} may not be published. A commit waits while the log is full: "
             "does anybody read from it?"

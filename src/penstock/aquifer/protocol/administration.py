@@ -111,6 +111,7 @@ class Administration:
             owner=cursor.owner,
             acknowledged=cursor.acknowledged,
             lag=max(self._log.head - cursor.acknowledged, 0),
+            lag_seconds=round(self._log.age(cursor.acknowledged), 3),
             lease_ms=cursor.lease_ms,
             remaining=cursor.remaining,
         )

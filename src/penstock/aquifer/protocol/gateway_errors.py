@@ -9,6 +9,7 @@ from msgspec import UNSET, UnsetType
 
 from penstock.aquifer.errors import (
     AquiferError,
+    BatchMissing,
     EpochChanged,
     Evicted,
     GatewayUnreachable,
@@ -31,6 +32,7 @@ _ERRORS: Final[Mapping[str, type[AquiferError]]] = {
     kind.code: kind
     for kind in (
         ProtocolViolation,
+        BatchMissing,
         OffsetGone,
         Overtaken,
         EpochChanged,
@@ -54,6 +56,8 @@ def error_from(message: OnError) -> AquiferError:
         first = details.first if details.first is not UNSET else None
         head = details.head if details.head is not UNSET else None
         return kind(message.message, first=first, head=head)
+    if issubclass(kind, BatchMissing):
+        return kind(message.message, published=details.published if details.published is not UNSET else None)
     return kind(message.message)
 
 

@@ -257,6 +257,9 @@ class Commit(_Extension):
     """The name of the stream, as in ``put``."""
     replay: Replay | UnsetType = UNSET
     """Publish nothing if one of these dead letters was replayed before."""
+    follows: int | UnsetType = UNSET
+    """The batch before this one: publish nothing unless the log has it. -1 asks for none. With this field,
+    each batch leaves a mark, also an empty one."""
 
 
 class NextFields(_Extension):
@@ -301,6 +304,8 @@ class OnErrorFields(_Extension):
     epoch: str | UnsetType = UNSET
     retry: int | UnsetType = UNSET
     """Milliseconds after which it makes sense to try again."""
+    published: int | UnsetType = UNSET
+    """In the answer to ``commit``: the last batch of this producer that the log has, if it has any."""
 
 
 class CompleteFields(_Extension):

@@ -210,6 +210,9 @@ class Transactions:
             # grow, so this one was dealt with before.
             self._also_tell(self._pending[query, min(pending)], envelope)
             return []
+        follows = commit.follows
+        if follows is not UNSET and self._published(query) < follows:
+            return [Reply(envelope, self._missing(commit.query, follows))]
         replay = commit.replay or None
         if replay is not None:
             before = replayed_before(self._log.marks, replay.epoch, replay.offsets)
@@ -239,9 +242,9 @@ class Transactions:
                 )
                 return [Reply(envelope, refusal(text, ErrorCode.STAGED))]
             pieces += [there[seq] for seq in range(count)]
-        if not pieces and _MARK + query not in self._log.marks:
-            # An empty batch of a producer that has never published: once or twice is the same. Without this,
-            # anybody could fill the journal with names.
+        if not pieces and follows is UNSET and _MARK + query not in self._log.marks:
+            # An empty batch of a producer that has never published: once or twice is the same. So names that
+            # write nothing do not fill the journal, unless they count their batches.
             return [Reply(envelope, self._done(self._log.head))]
         transaction = PendingTransaction(
             query=query, batch=batch, batches=pieces, owner=caller.owner, askers=[envelope], replay=replay
@@ -261,6 +264,20 @@ class Transactions:
             for other in self._pending.values()
         )
 
+    def _missing(self, query: str, follows: int) -> OnError:
+        """The refusal of a batch that would leave a gap."""
+        published = self._published(query)
+        found = (
+            f"the last batch of {query!r} in the log is {published}"
+            if published >= 0
+            else (f"the log has no batch of {query!r}")
+        )
+        text = (
+            f"{found}, and {follows} should be there: the gateway has another journal than before, or an "
+            "older copy of it"
+        )
+        return refusal(text, ErrorCode.MISSING, published=UNSET if published < 0 else published)
+
     def _done(self, end: int) -> OnComplete:
         return OnComplete(x=CompleteFields(end=end, stream=self._stream))
 
@@ -272,6 +289,8 @@ class Transactions:
             numbers += replay.offsets
             if len(replay.offsets) > MOST_LETTERS or not 0 < len(replay.epoch) <= _LONGEST_NAME:
                 return f"x.commit.replay names an epoch, and at most {MOST_LETTERS} letters of it"
+        if commit.follows is not UNSET and not -1 <= commit.follows < commit.batch:
+            return "x.commit.follows is the number of an earlier batch, or -1"
         problem = _problem_with_numbers(commit.query, commit.batch, *numbers)
         if problem is None and len({part for part, _, _ in commit.parts}) < len(commit.parts):
             return "x.commit.parts names a part twice: one attempt of each counts"

@@ -216,11 +216,12 @@ _COLUMNS: Final = (
     Column("SESSION"),
     Column("OWNER"),
     Column("BEHIND", right=True),
+    Column("FOR", right=True),
     Column("STATE"),
 )
 
 
-def _row(one: IdStatus | SessionStatus) -> tuple[str, str, str, str, str]:
+def _row(one: IdStatus | SessionStatus) -> tuple[str, ...]:
     number = f"{one.number}" if one.number else "-"
     if one.number:
         member = f" by {one.member}" if one.member else ""
@@ -230,7 +231,9 @@ def _row(one: IdStatus | SessionStatus) -> tuple[str, str, str, str, str]:
         remaining, lease = max(cursor["remaining"], 0), cursor["lease_ms"] / 1000
         state = f"away, resumable for {duration(remaining)} of {duration(lease)}"
     tone = Tone.GOOD if one.number else Tone.WARNING
-    return (one.id if one.id is not None else "-"), number, _owner(one), f"{one.lag:,}", toned(state, tone)
+    name, seconds = one.id if one.id is not None else "-", one.to_dict().get("lag_seconds")
+    behind_for = duration(seconds) if one.lag and seconds is not None else "-"
+    return name, number, _owner(one), f"{one.lag:,}", behind_for, toned(state, tone)
 
 
 def _owner(one: IdStatus | SessionStatus) -> str:

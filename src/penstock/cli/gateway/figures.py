@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from penstock.aquifer import GatewayStatus, SessionStatus
+    from penstock.aquifer import CursorStatus, GatewayStatus, SessionStatus
 
 __all__ = ["Audience", "AwayFigures", "GatewayFigures", "Meter", "ReaderFigures"]
 
@@ -31,6 +31,8 @@ class ReaderFigures:
     lag: int
     rate: float
     keep: bool
+    lag_seconds: float | None = None
+    """For how long the next record for it has been in the log, if the gateway says so."""
 
     @property
     def label(self) -> str:
@@ -48,6 +50,8 @@ class AwayFigures:
     """The seconds that are left of its lease."""
     lease: float
     """The seconds of its whole lease."""
+    lag_seconds: float | None = None
+    """For how long the next record for it has been in the log, if the gateway says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +161,7 @@ class Meter:
                     max(status.head - cursor.acknowledged, 0),
                     cursor.remaining,
                     cursor.lease_ms / 1000,
+                    _seconds(cursor),
                 )
                 for name, cursor in status.saved.items()
             ],
@@ -193,7 +198,12 @@ def _reader(subscriber: SessionStatus, rate: float) -> ReaderFigures:
         lag=subscriber.lag,
         rate=rate,
         keep=subscriber.required,
+        lag_seconds=_seconds(subscriber),
     )
+
+
+def _seconds(reader: SessionStatus | CursorStatus) -> float | None:
+    return reader.lag_seconds if isinstance(reader.lag_seconds, float | int) else None
 
 
 def _by_reader(status: GatewayStatus) -> dict[tuple[str, str | int], int]:

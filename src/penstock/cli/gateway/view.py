@@ -165,7 +165,7 @@ def block(figures: GatewayFigures, width: int) -> Iterator[str]:
     for number, away in enumerate(figures.away[:_MOST_READERS]):
         said = [
             pad(printable(away.id), 20),
-            f"{away.behind:,} behind;",
+            f"{away.behind:,} behind{_for(away.behind, away.lag_seconds)};",
             f"resumable for {duration(max(away.remaining, 0))} of {duration(away.lease)}",
         ]
         yield from row("" if number else "away", said, width)
@@ -201,9 +201,14 @@ def _told(reader: ReaderFigures) -> list[str]:
         pad(printable(reader.label), 20),
         f"{reader.dialect:8} {reader.state:9}",
         f"{reader.rate:>9,.0f}/s ",
-        f"lag {reader.lag:,} ",
+        f"lag {reader.lag:,}{_for(reader.lag, reader.lag_seconds)} ",
         *([] if reader.keep else ["optional"]),
     ]
+
+
+def _for(records: int, seconds: float | None) -> str:
+    """How old the oldest of the records is that a reader does not have, if there are any."""
+    return f" ({duration(seconds)})" if records and seconds is not None else ""
 
 
 def _line(figures: GatewayFigures) -> str:

@@ -19,9 +19,9 @@ import zmq
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
-from penstock.aquifer import PreparedPart, Producer
+from penstock.aquifer import BatchMissing, PreparedPart, Producer
 from penstock.spark.checkpoints import BATCH_PROPERTY, check_not_published, is_repeated
-from penstock.spark.errors import BadOption
+from penstock.spark.errors import BadOption, DataLoss
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.batch_times import note_commit
@@ -84,7 +84,10 @@ def _prepare(
     return prepared
 
 
-def _commit(messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions) -> None:
+def _commit(
+    messages: list[WriterCommitMessage | None], batch: int, options: SinkOptions, follows: int | None = None
+) -> None:
+    """Commit what the tasks have prepared; ``follows`` is the batch that the log must have before."""
     prepared = [message for message in messages if isinstance(message, PreparedRows)]
     if not prepared:
         return  # Without tasks there are no rows.
@@ -99,7 +102,28 @@ def _commit(messages: list[WriterCommitMessage | None], batch: int, options: Sin
         _producer(options, prepared[0].query) as producer,
         StopNotice(prepared[0].run, waits_for) as notice,
     ):
-        producer.commit(batch, parts, timeout=options.timeout, while_waiting=notice.check)
+        try:
+            producer.commit(
+                batch, parts, timeout=options.timeout, follows=follows, while_waiting=notice.check
+            )
+        except BatchMissing as missing:
+            if options.fail_on_data_loss:
+                raise _gap(batch, missing.published, options.endpoint) from missing
+            _log.warning("%s", missing, extra={"endpoint": options.endpoint})
+            producer.commit(batch, parts, timeout=options.timeout, follows=-1, while_waiting=notice.check)
+
+
+def _gap(batch: int, published: int | None, endpoint: str) -> DataLoss:
+    found = (
+        "none of this query's batches is in its log"
+        if published is None
+        else (f"the last batch of this query in its log is {published}")
+    )
+    return DataLoss(
+        f"the gateway at {endpoint} has another journal than before, or an older copy of it: {found}, and "
+        f"batch {batch} would follow. Put the journal back; or start the query with a new checkpoint, which "
+        'writes everything again; or set option("failOnDataLoss", "false") to continue with this batch'
+    )
 
 
 class AquiferStreamWriter(StreamArrowWriter):
@@ -122,7 +146,8 @@ class AquiferStreamWriter(StreamArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Commit a batch when its tasks are done; runs beside the driver, perhaps again after a restart."""
         began = time.monotonic()
-        _commit(messages, batchId, self._options)
+        # Spark numbers the batches without a gap, and each has a task, so that each leaves a mark.
+        _commit(messages, batchId, self._options, follows=batchId - 1)
         for message in messages:
             if isinstance(message, PreparedRows):
                 note_commit(message.query, self._options.endpoint, time.monotonic() - began)

@@ -32,14 +32,23 @@ class Lag:
         self._behind: dict[str, int] = {}
         self._next: dict[str, int] = {}
         self._waited = 0.0
-        self._bytes = 0
+        self._held: dict[str, tuple[int, int]] = {}
 
-    def planned(self, heads: Mapping[str, int], ends: Mapping[str, int], waited: float, nbytes: int) -> None:
-        """Note where the logs end, where the planned batch ends, and how long it waited for records."""
+    def planned(
+        self,
+        heads: Mapping[str, int],
+        ends: Mapping[str, int],
+        waited: float,
+        held: Mapping[str, tuple[int, int]],
+    ) -> None:
+        """Note where the logs end, where the planned batch ends, and how long it waited for records.
+
+        ``held`` are the records and the bytes that each log has.
+        """
         now = time.monotonic()
         self._behind = {endpoint: max(head - ends[endpoint], 0) for endpoint, head in heads.items()}
         self._next = dict(ends)
-        self._waited, self._bytes = waited, nbytes
+        self._waited, self._held = waited, dict(held)
         self._arrived.append((now, sum(heads.values())))
         while len(self._arrived) > 2 and now - self._arrived[1][0] > _RATE_OVER:
             self._arrived.popleft()
@@ -63,8 +72,17 @@ class Lag:
         age = 0.0 if self._oldest is None else time.time() - self._oldest / 1e6
         return {
             "recordsBehind": sum(self._behind.values()),
+            "bytesBehind": self._bytes_behind(),
             "secondsBehind": round(max(age, 0.0), 3),
             "recordsPerSecond": round((after - before) / (until - since), 1) if until > since else 0.0,
             "waitedSeconds": round(self._waited, 3),
-            "logBytes": self._bytes,
+            "logBytes": sum(nbytes for _, nbytes in self._held.values()),
         }
+
+    def _bytes_behind(self) -> int:
+        """About how many bytes the records have that are in no batch yet: as many as others in their log.
+
+        To count them, the gateway would have to look at each batch of its log.
+        """
+        logs = ((self._behind[endpoint], *held) for endpoint, held in self._held.items())
+        return round(sum(behind * nbytes / records for behind, records, nbytes in logs if records))

@@ -137,7 +137,8 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             taken = self._within_bytes(here, taken, self._options.max_bytes)
         records = sum(taken.values())
         ends = {endpoint: here.offsets[endpoint] + count for endpoint, count in taken.items()}
-        self._lag.planned(self._heads, ends, waited, sum(state.nbytes for state in states.values()))
+        held = {endpoint: (state.records, state.nbytes) for endpoint, state in states.items()}
+        self._lag.planned(self._heads, ends, waited, held)
         self._gave_nothing = not records
         if not records:
             return start  # Spark compares the JSON: the same again means that there is nothing new.
