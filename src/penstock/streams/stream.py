@@ -141,7 +141,7 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
     if callable(getattr(thing, "subscribe", None)):
         check_publisher(thing)
         # An exit on a pool would leave the stage that asks in the middle of its work. It was told already.
-        guarded = strict(thing, report=_report, goes_on=asks_main_thread_to_stop)
+        guarded = strict(thing, report=_report, propagates=asks_main_thread_to_stop)
         return flux_of(PublisherSource(guarded))
     if isinstance(thing, AsyncIterable):
         return flux_of(AsyncIterableSource.over("from_async_iterable", thing, thing))

@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any, TypeVar, overload
 
 from penstock.spec.guard.guards import StrictProcessor, StrictPublisher, StrictSubscriber
-from penstock.spec.guard.reports import GoesOn, Guard, Report, goes_on
+from penstock.spec.guard.reports import Guard, Propagates, Report, propagates
 from penstock.spec.interfaces import Processor, Publisher, Subscriber
 
 T = TypeVar("T")
@@ -25,17 +25,17 @@ R = TypeVar("R")
 
 @overload
 def strict(
-    guarded: Processor[T, R], report: Report | None = None, *, goes_on: GoesOn = goes_on
+    guarded: Processor[T, R], report: Report | None = None, *, propagates: Propagates = propagates
 ) -> Processor[T, R]: ...
 @overload
 def strict(
-    guarded: Publisher[T], report: Report | None = None, *, goes_on: GoesOn = goes_on
+    guarded: Publisher[T], report: Report | None = None, *, propagates: Propagates = propagates
 ) -> Publisher[T]: ...
 @overload
 def strict(
-    guarded: Subscriber[T], report: Report | None = None, *, goes_on: GoesOn = goes_on
+    guarded: Subscriber[T], report: Report | None = None, *, propagates: Propagates = propagates
 ) -> Subscriber[T]: ...
-def strict(guarded: Any, report: Report | None = None, *, goes_on: GoesOn = goes_on) -> Any:
+def strict(guarded: Any, report: Report | None = None, *, propagates: Propagates = propagates) -> Any:
     """Return a guard of the same kind as ``guarded`` that lets only legal signals through.
 
     A guard checks the order of the signals, demand, overlapping calls, ``None`` and exceptions. It reports a
@@ -47,17 +47,17 @@ def strict(guarded: Any, report: Report | None = None, *, goes_on: GoesOn = goes
     on, and watches in addition how the Subscriber uses its Subscription (§2.3, §2.7). Around a Processor it
     does both, one on each side. A guard that is guarded again is returned as it is.
 
-    ``goes_on`` tells which exceptions are raised to the caller, too, after they were reported. By default
+    ``propagates`` tells which exceptions are raised to the caller, too, after they were reported. By default
     these are all but an ``Exception`` and a ``CancelledError``: they are meant for the program as a whole.
     """
     if isinstance(guarded, Guard):
         return guarded
     if isinstance(guarded, Processor):
-        return StrictProcessor(guarded, report, goes_on)
+        return StrictProcessor(guarded, report, propagates)
     if isinstance(guarded, Publisher):
-        return StrictPublisher(guarded, report, goes_on)
+        return StrictPublisher(guarded, report, propagates)
     if isinstance(guarded, Subscriber):
-        return StrictSubscriber(guarded, report, goes_on)
+        return StrictSubscriber(guarded, report, propagates)
     raise TypeError(
         f"strict() guards a Publisher, a Subscriber or a Processor, not {guarded!r}, which has neither "
         "subscribe nor the four methods of a Subscriber."

@@ -10,16 +10,16 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from penstock.arguments import whole
 from penstock.spec.guard.reports import (
-    GoesOn,
     Guard,
+    Propagates,
     Report,
     beyond_demand,
     called_during_end,
-    goes_on,
     is_new,
     name_of,
     overlapping_requests,
     overlapping_signal,
+    propagates,
     second_subscription,
     signal_after_end,
     signal_before_subscription,
@@ -80,13 +80,13 @@ class Conversation(Guard, Generic[T]):
         "_delivered",
         "_ended",
         "_ending",
-        "_goes_on",
         "_greeted",
         "_guards_subscriber",
         "_left_behind",
         "_lock",
         "_mailbox",
         "_open",
+        "_propagates",
         "_report",
         "_sink",
         "_source",
@@ -103,7 +103,7 @@ class Conversation(Guard, Generic[T]):
         *,
         source: str,
         guards_subscriber: bool = False,
-        goes_on: GoesOn = goes_on,
+        propagates: Propagates = propagates,
     ) -> None:
         """Speak for ``subscriber``; ``source`` is what the Publisher is called in messages."""
         super().__init__(subscriber)
@@ -112,12 +112,12 @@ class Conversation(Guard, Generic[T]):
         self._source = source
         self._sink = name_of(subscriber)
         self._guards_subscriber = guards_subscriber
-        self._goes_on = goes_on
+        self._propagates = propagates
         self._lock = threading.Lock()
         self._turn = TryLock()
         self._asking = TryLock()
         self._mailbox: deque[tuple[Callable[[Any], None], Any]] = deque()
-        self._upstream = Upstream(source, report, self.fail, goes_on)
+        self._upstream = Upstream(source, report, self.fail, propagates)
         self._open = True
         self._begun = False  # the Publisher has called on_subscribe
         self._greeted = False  # the Subscriber has been given its Subscription
@@ -162,7 +162,7 @@ class Conversation(Guard, Generic[T]):
         """Turn an exception that ``subscribe`` raised into ``on_error``, which it should have been (§1.9)."""
         # Either the guard itself raised it at a Publisher that passed None, and has reported it already; or
         # it comes from the Subscriber and only passes through ``subscribe``.
-        if error is not self.refusal and is_new(error, self._goes_on):
+        if error is not self.refusal and is_new(error, self._propagates):
             self.fail(subscribe_raised(self._source, self._sink, error))
 
     # What the Subscriber calls, through its StrictSubscription.
@@ -353,11 +353,11 @@ class Conversation(Guard, Generic[T]):
     def _subscriber_raised(self, signal: str, error: BaseException) -> None:
         self._subscriber = None
         was_open = self._close()
-        if is_new(error, self._goes_on):
+        if is_new(error, self._propagates):
             self._report(subscriber_raised(self._sink, signal, error))
         if was_open:
             self._upstream.cancel()
-        if self._goes_on(error):
+        if self._propagates(error):
             raise error
 
     # Asking: any thread of the Subscriber comes here.

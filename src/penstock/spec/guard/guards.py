@@ -7,7 +7,15 @@ from typing import Any, Generic, TypeVar
 from weakref import WeakValueDictionary
 
 from penstock.spec.guard.conversation import Conversation
-from penstock.spec.guard.reports import GoesOn, Guard, Report, dependable, goes_on, name_of, subscribed_twice
+from penstock.spec.guard.reports import (
+    Guard,
+    Propagates,
+    Report,
+    dependable,
+    name_of,
+    propagates,
+    subscribed_twice,
+)
 from penstock.spec.interfaces import Processor, Publisher, Subscriber, Subscription
 from penstock.spec.violations import check_publisher, check_subscriber
 
@@ -23,7 +31,7 @@ class StrictSubscriber(Conversation[T]):
     __slots__ = ()
 
     def __init__(
-        self, subscriber: Subscriber[T], report: Report | None = None, goes_on: GoesOn = goes_on
+        self, subscriber: Subscriber[T], report: Report | None = None, propagates: Propagates = propagates
     ) -> None:
         """Guard ``subscriber``; violations go to ``report``, or to the log."""
         check_subscriber(subscriber)
@@ -32,7 +40,7 @@ class StrictSubscriber(Conversation[T]):
             dependable(report),
             source="the Publisher",
             guards_subscriber=True,
-            goes_on=goes_on,
+            propagates=propagates,
         )
 
 
@@ -43,15 +51,15 @@ R_co = TypeVar("R_co", covariant=True)
 class StrictPublisher(Guard, Generic[R_co]):
     """A guard around a Publisher: its Subscribers always see a legal stream."""
 
-    __slots__ = ("_conversations", "_goes_on", "_lock", "_publisher", "_report")
+    __slots__ = ("_conversations", "_lock", "_propagates", "_publisher", "_report")
 
     def __init__(
-        self, publisher: Publisher[R_co], report: Report | None = None, goes_on: GoesOn = goes_on
+        self, publisher: Publisher[R_co], report: Report | None = None, propagates: Propagates = propagates
     ) -> None:
         """Guard ``publisher``; violations go to ``report``, or to the log."""
         check_publisher(publisher)
         super().__init__(publisher)
-        self._goes_on = goes_on
+        self._propagates = propagates
         self._publisher = publisher
         self._report = dependable(report)
         self._lock = threading.Lock()
@@ -62,13 +70,13 @@ class StrictPublisher(Guard, Generic[R_co]):
         """Subscribe through a new guard; an exception of the Publisher becomes ``on_error`` (§1.9)."""
         check_subscriber(subscriber)
         source = name_of(self._publisher)
-        conversation = Conversation(subscriber, self._report, source=source, goes_on=self._goes_on)
+        conversation = Conversation(subscriber, self._report, source=source, propagates=self._propagates)
         if self._is_new(subscriber, conversation):
             try:
                 self._publisher.subscribe(conversation)
             except BaseException as error:
                 conversation.subscribe_raised(error)
-                if self._goes_on(error):
+                if self._propagates(error):
                     raise
         else:
             # A second on_subscribe would break §2.12, so there is no legal way to tell the Subscriber.
@@ -89,12 +97,15 @@ class StrictProcessor(Guard, Generic[T_contra, R_co]):
     __slots__ = ("_inlet", "_outlet")
 
     def __init__(
-        self, processor: Processor[T_contra, R_co], report: Report | None = None, goes_on: GoesOn = goes_on
+        self,
+        processor: Processor[T_contra, R_co],
+        report: Report | None = None,
+        propagates: Propagates = propagates,
     ) -> None:
         """Guard ``processor``; violations go to ``report``, or to the log."""
         super().__init__(processor)
-        self._inlet: StrictSubscriber[T_contra] = StrictSubscriber(processor, report, goes_on)
-        self._outlet: StrictPublisher[R_co] = StrictPublisher(processor, report, goes_on)
+        self._inlet: StrictSubscriber[T_contra] = StrictSubscriber(processor, report, propagates)
+        self._outlet: StrictPublisher[R_co] = StrictPublisher(processor, report, propagates)
 
     def subscribe(self, subscriber: Subscriber[R_co], /) -> None:
         """Subscribe to what comes out of the Processor."""

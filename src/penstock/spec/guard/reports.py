@@ -12,7 +12,7 @@ from penstock.spec.violations import RuleViolation
 Report: TypeAlias = Callable[[RuleViolation], None]
 """A function that gets every violation, on the thread that noticed it. It should return quickly."""
 
-GoesOn: TypeAlias = Callable[[BaseException], bool]
+Propagates: TypeAlias = Callable[[BaseException], bool]
 """A function that tells whether an exception leaves a guard after it was reported."""
 
 _log = logging.getLogger("penstock.spec")
@@ -38,14 +38,14 @@ def dependable(report: Report | None) -> Report:
         except BaseException as error:
             log_violation(violation)
             _log.exception("The report function given to strict() failed: %r", report)
-            if goes_on(error):
+            if propagates(error):
                 is_new(error)  # marks it: the sides that it passes are not to blame
                 raise
 
     return report_or_log
 
 
-def goes_on(error: BaseException) -> bool:
+def propagates(error: BaseException) -> bool:
     """Tell whether an exception leaves the guard after it was reported.
 
     ``KeyboardInterrupt``, ``SystemExit`` and their kind are meant for the program as a whole. A
@@ -59,7 +59,7 @@ def goes_on(error: BaseException) -> bool:
     return exceptions is None or not isinstance(error, exceptions.CancelledError)
 
 
-def is_new(error: BaseException, leaves: GoesOn = goes_on) -> bool:
+def is_new(error: BaseException, leaves: Propagates = propagates) -> bool:
     """Tell whether an exception has not been reported yet, and mark it as reported.
 
     An exception that goes on passes through calls of both sides, and of other guards, on its way up. Only

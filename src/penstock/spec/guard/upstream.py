@@ -7,7 +7,7 @@ from collections.abc import Callable
 from threading import get_ident
 from typing import Any
 
-from penstock.spec.guard.reports import GoesOn, Report, cancel_raised, is_new, request_raised
+from penstock.spec.guard.reports import Propagates, Report, cancel_raised, is_new, request_raised
 from penstock.spec.interfaces import UNBOUNDED, Subscription
 from penstock.spec.violations import RuleViolation
 
@@ -62,8 +62,8 @@ class Upstream:
     __slots__ = (
         "_closed",
         "_failed",
-        "_goes_on",
         "_lock",
+        "_propagates",
         "_report",
         "_source",
         "_subscription",
@@ -73,10 +73,10 @@ class Upstream:
     )
 
     def __init__(
-        self, source: str, report: Report, failed: Callable[[RuleViolation], None], goes_on: GoesOn
+        self, source: str, report: Report, failed: Callable[[RuleViolation], None], propagates: Propagates
     ) -> None:
         """Speak for ``source`` in messages; call ``failed`` when a request could not be served."""
-        self._goes_on = goes_on
+        self._propagates = propagates
         self._source = source
         self._report = report
         self._failed = failed
@@ -124,9 +124,9 @@ class Upstream:
             try:
                 subscription.request(n)
             except BaseException as error:
-                if is_new(error, self._goes_on):
+                if is_new(error, self._propagates):
                     self._failed(request_raised(self._source, n, error))
-                if self._goes_on(error):
+                if self._propagates(error):
                     raise
 
     def holds(self, subscription: Subscription) -> bool:
@@ -151,7 +151,7 @@ class Upstream:
         try:
             subscription.cancel()
         except BaseException as error:
-            if is_new(error, self._goes_on):
+            if is_new(error, self._propagates):
                 self._report(cancel_raised(self._source, error))
-            if self._goes_on(error):
+            if self._propagates(error):
                 raise
