@@ -139,7 +139,7 @@ def test_columns_that_there_are_not_are_told_at_once(field: StructField, value: 
 
 
 def test_bytes_that_are_no_text() -> None:
-    with pytest.raises(UnreadableRecord, match=r"records 5 to 6 of tcp://.* as string"):
+    with pytest.raises(UnreadableRecord, match=r"record 6 of tcp://.* as string"):
         rows(StructType([StructField("value", StringType())]), "string", frame([b"ok", b"\xff"], 5))
 
 

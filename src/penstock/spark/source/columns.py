@@ -154,8 +154,7 @@ class Columns:
         return batch
 
     def _converted(self, endpoint: str, records: Batch, reasons: Reasons | None) -> pa.RecordBatch:
-        if not len(self._schema):
-            return pa.RecordBatch.from_arrays([], schema=self._schema)  # Nothing of the values is needed.
+        # Also if the schema has no column for the values: what is wrong is wrong without one.
         if self._value == "arrow":
             try:
                 return fitted(from_arrow_stream(records.payload), self._schema, endpoint, reasons)
@@ -169,12 +168,13 @@ class Columns:
                 raise self._unreadable(endpoint, records, error, error.index) from error
         metadata = unpack_metadata(records.metadata)
         texts: list[bytes | None] = [*values]
-        wants_text = self._value == "string" and "value" in self._schema.names
-        if reasons is not None and wants_text and not _is_text(b"\n".join(values)):
+        if self._value == "string" and not _is_text(b"\n".join(values)):
             for index, value in enumerate(values):
                 try:
                     value.decode()
                 except UnicodeDecodeError as error:
+                    if reasons is None:
+                        raise self._unreadable(endpoint, records, error, index) from error
                     reasons[index], texts[index] = str(error), None
         arrays = [COLUMNS[name](endpoint, records, metadata, texts) for name in self._schema.names]
         try:
@@ -245,7 +245,7 @@ class Columns:
         if index is not None or records.count == 1:
             which = f"record {offsets[index or 0]} of {endpoint}"
         return UnreadableRecord(
-            f"{which} cannot be read as {self._value} with the schema {', '.join(self._schema.names)}: "
+            f"{which} cannot be read as {self._value} with the schema {', '.join(self._whole_schema.names)}: "
             f'{one_line(error)}; correct the schema, choose another option("mode"), or read raw values with '
             'option("value", "binary")'
         )

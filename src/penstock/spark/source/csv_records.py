@@ -58,7 +58,8 @@ class CsvRecords:
             except ValueError as error:
                 reasons[number] = str(error)
             if len(fields) != width:
-                reasons.setdefault(number, f"there are {len(fields)} fields, and the schema has {width}")
+                if width:  # Without columns, a record may have any number of fields.
+                    reasons.setdefault(number, f"there are {len(fields)} fields, and the schema has {width}")
                 fields = (fields + [None] * width)[:width]
             for column, field in zip(columns, fields, strict=True):
                 column.append(field)

@@ -204,6 +204,8 @@ class JsonRecords:
                 if wrong is None:
                     raise UnreadableRecord(reason, index)
                 wrong[index], objects[index] = reason, b"{}"
+        if not len(self._schema):
+            return self._one_by_one.batch(objects, wrong)  # No columns, but a record may still be wrong.
         if len(objects) <= _PIECE:
             return self._piece(objects, wrong, 0)
         batch = None if self._sieves_first else self._by_columns(objects)
