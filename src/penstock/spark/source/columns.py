@@ -25,6 +25,7 @@ from penstock.spark.source.records import (
     one_line,
 )
 from penstock.spark.source.schema_records import SchemaRecords
+from penstock.spark.type_forms import check_types
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -82,7 +83,7 @@ class Columns:
     ) -> None:
         from penstock.spark.spark_interface import arrow_schema
 
-        self._whole_schema = arrow_schema(schema)
+        whole = schema
         self._corrupt = next((field.name for field in schema.fields if field.name == corrupt_record), None)
         """The column for the bytes of wrong records, if the schema has it."""
         beside = [field for field in schema.fields if field.name == corrupt_record]
@@ -91,6 +92,11 @@ class Columns:
         if include_metadata and value not in ("binary", "string"):
             beside += check_metadata_columns(schema)
         schema = StructType([field for field in schema.fields if field not in beside])
+        if value in ("binary", "string"):
+            self._check(schema, value)
+        else:
+            check_types(schema, value, "read it as a string")
+        self._whole_schema = arrow_schema(whole)
         self._schema = arrow_schema(schema)
         """The columns that come from the values of records."""
         self._value = value
@@ -116,8 +122,6 @@ class Columns:
             self._parser = CsvRecords(schema, self._schema, separator, zone)
         elif value in ("avro", "protobuf"):
             self._parser = SchemaRecords(self._schema, value, value_schema)
-        if value in ("binary", "string"):
-            self._check(schema, value)
 
     def batch(
         self,

@@ -13,6 +13,7 @@ from penstock.spark.errors import BadOption, UnreadableRecord
 from penstock.spark.source.metadata_columns import METADATA
 from penstock.spark.source.partial_rows import CANNOT_BE_READ
 from penstock.spark.source.records import Reasons, one_line
+from penstock.spark.type_forms import spark_schema
 
 __all__ = ["SchemaRecords", "schema_of"]
 
@@ -29,13 +30,12 @@ def _codec(value: str, text: str | None) -> SchemaCodec:
 
 def schema_of(value: str, text: str | None, *, include_metadata: bool = False) -> StructType:
     """The columns of the records' own schema, for a query that names none."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
+    codec = _codec(value, text)
     try:
-        columns = _codec(value, text).arrow_schema()
+        columns = codec.arrow_schema()
     except ValueError as error:
         raise BadOption("valueSchema", str(text), f"{error}; or give the query a schema") from None
-    found: StructType = from_arrow_schema(columns)
+    found = spark_schema(columns)
     if include_metadata:
         known = [StructField(name, kind) for name, kind in METADATA.items()]
         return StructType([*known, *(field for field in found.fields if field.name not in METADATA)])
