@@ -144,7 +144,10 @@ ORDERS = [open_schema(f"avro:{ORDER}").encode({"n": 1}), b"\xff", b"", b"nonsens
 @pytest.mark.parametrize("count", [1, 300], ids=["few", "many"])
 @pytest.mark.parametrize(
     "schema",
-    [StructType().add("wrong", BinaryType()), StructType().add("offset", LongType()).add("wrong", BinaryType())],
+    [
+        StructType().add("wrong", BinaryType()),
+        StructType().add("offset", LongType()).add("wrong", BinaryType()),
+    ],
     ids=["alone", "with metadata"],
 )
 @pytest.mark.parametrize(
@@ -167,7 +170,9 @@ def test_wrong_records_are_noticed_without_a_column_for_the_values(
 
     def columns(mode: str) -> Columns:
         value_schema = ORDER if form == "avro" else None
-        return Columns(schema, form, None, mode, "wrong", include_metadata=metadata, value_schema=value_schema)
+        return Columns(
+            schema, form, None, mode, "wrong", include_metadata=metadata, value_schema=value_schema
+        )
 
     found: list[WrongRecord] = []
     rows = columns("PERMISSIVE").batch("e", batch_of(values), found).to_pylist()

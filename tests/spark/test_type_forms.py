@@ -1,4 +1,4 @@
-"""Which types each format has: every type of PySpark is read, or refused in a sentence that names its column."""
+"""Which types each format has: every type of PySpark has a form, or is refused by the name of its column."""
 
 from __future__ import annotations
 
@@ -128,13 +128,17 @@ def test_the_sink_writes_the_types_that_the_source_reads(kind: DataType, form: s
 
 def test_a_type_inside_others_is_named_by_its_path() -> None:
     inner = StructType().add("b", MapType(StringType(), types.YearMonthIntervalType()))
-    with pytest.raises(BadSchema, match=r"the column a\.b is interval year to month, and PySpark has no form"):
+    with pytest.raises(
+        BadSchema, match=r"the column a\.b is interval year to month, and PySpark has no form"
+    ):
         Columns(StructType().add("a", ArrayType(inner)), "arrow")
 
 
 def test_a_type_of_the_records_that_spark_lacks_is_named() -> None:
     columns = pa.schema([("n", pa.int64()), ("u", pa.uint32())])
-    with pytest.raises(BadSchema, match="the column u of the records is uint32, which is not a type of Spark"):
+    with pytest.raises(
+        BadSchema, match="the column u of the records is uint32, which is not a type of Spark"
+    ):
         spark_schema(columns)
     assert spark_schema(columns.remove(1)) == StructType().add("n", LongType())
     assert spark_schema(pa.schema([("d", pa.decimal128(5, 2))])) == StructType().add("d", DecimalType(5, 2))

@@ -1,7 +1,7 @@
 """Which of Spark's types a format can represent; the source and the sink check that before anything runs.
 
-Whatever the format is, Spark passes columns to Python as Arrow, and PySpark cannot do that with every type. So
-a type needs a form in Arrow as well.
+Whatever the format is, Spark passes columns to Python as Arrow, and PySpark cannot do that with every type.
+So a type needs a form in Arrow as well.
 """
 
 from __future__ import annotations

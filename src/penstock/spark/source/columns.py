@@ -162,6 +162,8 @@ class Columns:
         if self._value == "arrow":
             try:
                 return fitted(from_arrow_stream(records.payload), self._schema, endpoint, reasons)
+            except UnreadableRecord as error:
+                raise self._unreadable(endpoint, records, error, error.index) from error
             except pa.ArrowException as error:
                 raise self._unreadable(endpoint, records, error) from error
         values = unpack_values(records.payload)

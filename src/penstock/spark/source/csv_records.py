@@ -15,7 +15,9 @@ import pyarrow.compute as pc
 
 from penstock.spark.errors import UnreadableRecord
 from penstock.spark.source.arrow_rows import converted_where_possible
+from penstock.spark.source.decimals import decimals_of_texts
 from penstock.spark.source.decoders import Zone
+from penstock.spark.source.misfits import misfit
 from penstock.spark.source.records import Reasons, times_of_texts
 
 if TYPE_CHECKING:
@@ -79,8 +81,7 @@ class CsvRecords:
         if conversion.pattern is not None:
             fits = pc.match_substring_regex(texts, conversion.pattern)
             for number in pc.indices_nonzero(pc.invert(fits)).to_pylist():
-                reason = f"{field.name}: {texts[number].as_py()[:40]!r} is not of that type"
-                reasons.setdefault(number, reason)
+                reasons.setdefault(number, misfit(field.name, texts[number].as_py(), field.type))
             texts = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
         return converted_where_possible(texts, field, conversion.convert, 0, reasons)
 
@@ -121,7 +122,7 @@ def _conversion(kind: pa.DataType, zone: Zone) -> _Conversion:
     if types.is_floating(kind):
         return _Conversion(_FRACTION, lambda texts: _without_plus(texts).cast(kind))
     if types.is_decimal(kind):
-        return _Conversion(_NUMBER, lambda texts: texts.cast(kind))
+        return _Conversion(_NUMBER, lambda texts: decimals_of_texts(texts, kind))
     assert types.is_date(kind) or types.is_timestamp(kind), "there are no columns of other types"
     return _Conversion(_TIME, lambda texts: times_of_texts(texts, kind, zone), is_safe=True)
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import StructField, StructType
 from penstock.aquifer import SchemaCodec, open_schema
 from penstock.spark.errors import BadOption, UnreadableRecord
 from penstock.spark.source.metadata_columns import METADATA
+from penstock.spark.source.misfits import first_misfit
 from penstock.spark.source.partial_rows import CANNOT_BE_READ
 from penstock.spark.source.records import Reasons, one_line
 from penstock.spark.type_forms import spark_schema
@@ -68,12 +69,12 @@ class SchemaRecords:
             try:
                 pa.RecordBatch.from_pylist([row], schema=self._schema)
             except CANNOT_BE_READ as error:
-                rows[index] = _refused(index, error, wrong)
+                rows[index] = _refused(index, first_misfit(row, self._schema) or error, wrong)
         return pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
 
-def _refused(index: int, error: Exception, wrong: Reasons | None) -> dict[str, Any]:
+def _refused(index: int, reason: object, wrong: Reasons | None) -> dict[str, Any]:
     if wrong is None:
-        raise UnreadableRecord(error, index) from error
-    wrong[index] = one_line(error)
+        raise UnreadableRecord(reason, index)
+    wrong[index] = one_line(reason)
     return {}
