@@ -13,6 +13,7 @@ __all__ = [
     "GivenOffsets",
     "batch_number",
     "count",
+    "dead_letter_endpoint",
     "endpoint",
     "endpoints",
     "flag",
@@ -167,6 +168,14 @@ def endpoint(text: str) -> str:
     given = endpoints(text)
     if len(given) > 1:
         raise ValueError("a query writes to one gateway: give one endpoint")
+    return given[0]
+
+
+def dead_letter_endpoint(text: str) -> str:
+    """The address of the gateway for dead letters."""
+    given = endpoints(text)
+    if len(given) > 1:
+        raise ValueError("dead letters go to one gateway, or one stream of a gateway: give one endpoint")
     return given[0]
 
 
