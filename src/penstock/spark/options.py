@@ -303,7 +303,7 @@ class SourceOptions(_ConnectionOptions):
         if values["target_latency"] is not None and values["target_seconds"] is not None:
             remedy = "set either targetLatencySeconds or targetBatchSeconds, not both"
             raise BadOption("targetLatencySeconds", f"{values['target_latency']:g}", remedy)
-        _check_formats(values)
+        _check_formats(cls, values)
         for field, name in (("starting", "startingOffsets"), ("ending", "endingOffsets")):
             values[field] = _for_each_endpoint(name, values[field], values["endpoints"])
         values["mode"] = _mode(values["mode"], values["dead_letter"], values["endpoints"])
@@ -321,9 +321,23 @@ class SinkOptions(_ConnectionOptions):
         "json",
         flag="value",
         metavar="format",
-        parse=option_values.written_format,
+        parse=option_values.value_format,
         help="what a row becomes: `json` or `msgpack`, an object; `string` or `binary`, its column `value` "
-        "(and `key`); `arrow`, a row of a batch",
+        "(and `key`); `arrow`, a row of a batch; `csv`, a line; `avro` or `protobuf`, with `valueSchema`, a "
+        "record of that schema",
+    )
+    value_schema: str | None = option(
+        None,
+        flag="valueSchema",
+        metavar="schema",
+        help="the schema of `avro` or `protobuf`, as for reading, without an `id`",
+    )
+    separator: str = option(
+        ",",
+        flag="sep",
+        metavar="character",
+        parse=option_values.separator,
+        help="what is between the fields of a line of `csv`",
     )
     timeout: float = option(
         600.0,
@@ -357,7 +371,9 @@ class SinkOptions(_ConnectionOptions):
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
         """Parse the options of a DataFrame writer."""
-        options = cls(**_parsed(cls, given))
+        values = _parsed(cls, given)
+        _check_formats(cls, values)
+        options = cls(**values)
         if (options.writer_id is None) != (options.batch_id is None):
             name = "writerId" if options.batch_id is None else "batchId"
             remedy = "set both writerId (the name of the writer) and batchId (the number of its batch)"
@@ -424,14 +440,15 @@ _OF_FORMATS: Final = {
 """Options that only some formats have, by field: the name, the formats, and why others do not."""
 
 
-def _check_formats(values: Mapping[str, Any]) -> None:
+def _check_formats(cls: type[SourceOptions] | type[SinkOptions], values: Mapping[str, Any]) -> None:
     """Raise BadOption for an option that would have no effect with this format."""
-    value, defaults = values["value"], {each.name: each.default for each in spark_options(SourceOptions)}
+    value, defaults = values["value"], {each.name: each.default for each in spark_options(cls)}
     for field, (name, formats, why) in _OF_FORMATS.items():
-        given = values[field]
-        if given != defaults[field] and value not in formats:
+        given = values.get(field)
+        if given != defaults.get(field) and value not in formats:
             text = str(given).lower() if isinstance(given, bool) else str(given)
-            raise BadOption(name, text, f'option "value" is {value!r}, and {why}: leave one of the two out')
+            remedy = f"leave {name} out, or choose another format"
+            raise BadOption(name, text, f'option "value" is {value!r}, and {why}: {remedy}')
 
 
 def _mode(mode: str | None, dead_letter: str | None, endpoints: tuple[str, ...]) -> str:

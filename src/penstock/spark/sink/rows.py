@@ -50,8 +50,10 @@ from penstock.aquifer import (
     pack_values,
     to_arrow_stream,
 )
-from penstock.spark.arrow_layouts import reinterpreted
+from penstock.spark.arrow_layouts import columns_in_utc
 from penstock.spark.errors import BadSchema, UnwritableRow
+from penstock.spark.sink.csv_rows import CsvRowEncoder
+from penstock.spark.sink.schema_rows import SchemaRowEncoder
 from penstock.spark.spark_interface import TimeType
 from penstock.spark.type_forms import check_types
 
@@ -65,12 +67,21 @@ _BYTES: Final = ("binary", "string")
 class RowPacker:
     """Packs rows as records, in the form that the option ``value`` names."""
 
-    def __init__(self, schema: StructType, value: str) -> None:
+    def __init__(
+        self, schema: StructType, value: str, separator: str = ",", value_schema: str | None = None
+    ) -> None:
         self._value = value
         if value not in _BYTES:
             instead = "" if value == "arrow" else ', or use option("value", "arrow")'
             check_types(schema, value, "cast it to a string", instead)
-        self._rows = RowEncoder(schema, value) if value in ("json", "msgpack") else None
+        self._rows: RowEncoder | CsvRowEncoder | SchemaRowEncoder | None = None
+        if value in ("json", "msgpack"):
+            self._rows = RowEncoder(schema, value)
+        elif value == "csv":
+            self._rows = CsvRowEncoder(separator)
+        elif value in ("avro", "protobuf"):
+            _names(schema, "")
+            self._rows = SchemaRowEncoder(schema, value, value_schema)
         names = set(schema.names)
         if value in _BYTES:
             kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
@@ -156,10 +167,7 @@ class RowEncoder:
 
     def rows(self, batch: pa.RecordBatch) -> list[bytes]:
         """Each row of an Arrow batch as an encoded object."""
-        columns = [
-            reinterpreted(column, _in_utc(column.type)) if _has_zone(column.type) else column
-            for column in batch.columns
-        ]
+        columns = columns_in_utc(batch)
         objects = self._objects(columns, batch.num_rows)
         for name, column, change in zip(self._names, columns, self._encoders, strict=True):
             if change is not None and not _is_finite(column):
@@ -209,31 +217,6 @@ def _names(kind: StructType, path: str) -> list[str]:
                 "field of a name: rename them"
             )
     return list(kind.names)
-
-
-def _has_zone(kind: pa.DataType) -> bool:
-    """Whether there are instants in a type whose zone is not UTC."""
-    if pa.types.is_timestamp(kind):
-        return kind.tz is not None and kind.tz != "UTC"
-    return any(_has_zone(kind.field(index).type) for index in range(kind.num_fields))
-
-
-def _in_utc(kind: pa.DataType) -> pa.DataType:
-    """The same type with instants in UTC: UTC offsets of the 19th century have seconds, which get lost."""
-    types = pa.types
-    if types.is_timestamp(kind) and kind.tz is not None:
-        return pa.timestamp(kind.unit, tz="UTC")
-    if types.is_struct(kind):
-        return pa.struct([_field_in_utc(kind.field(index)) for index in range(kind.num_fields)])
-    if types.is_map(kind):
-        return pa.map_(_field_in_utc(kind.key_field), _field_in_utc(kind.item_field))
-    if types.is_list(kind):
-        return pa.list_(_field_in_utc(kind.value_field))
-    return kind
-
-
-def _field_in_utc(field: pa.Field) -> pa.Field:
-    return field.with_type(_in_utc(field.type))
 
 
 def _encoder(kind: DataType, form: str, path: str) -> Encode | None:

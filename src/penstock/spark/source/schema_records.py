@@ -16,10 +16,11 @@ from penstock.spark.source.partial_rows import CANNOT_BE_READ
 from penstock.spark.source.records import Reasons, one_line
 from penstock.spark.type_forms import spark_schema
 
-__all__ = ["SchemaRecords", "schema_of"]
+__all__ = ["SchemaRecords", "codec_of", "schema_of"]
 
 
-def _codec(value: str, text: str | None) -> SchemaCodec:
+def codec_of(value: str, text: str | None) -> SchemaCodec:
+    """The codec of the option ``valueSchema``; BadOption if it is missing or wrong."""
     if text is None:
         example = "orders.avsc" if value == "avro" else "shop.desc?message=shop.Order"
         raise BadOption("value", value, f'say which schema, as in option("valueSchema", "{example}")')
@@ -31,7 +32,7 @@ def _codec(value: str, text: str | None) -> SchemaCodec:
 
 def schema_of(value: str, text: str | None, *, include_metadata: bool = False) -> StructType:
     """The columns of the records' own schema, for a query that names none."""
-    codec = _codec(value, text)
+    codec = codec_of(value, text)
     try:
         columns = codec.arrow_schema()
     except ValueError as error:
@@ -48,7 +49,7 @@ class SchemaRecords:
 
     def __init__(self, arrow_schema: pa.Schema, value: str, text: str | None) -> None:
         self._schema = arrow_schema
-        self._read = _codec(value, text).read
+        self._read = codec_of(value, text).read
 
     def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
         """A row for each record. With ``wrong``, it gets the reasons of wrong records; see TypedRecords."""
