@@ -1,9 +1,9 @@
 """Decoders for values of Spark's types in JSON and MessagePack.
 
 JSON is read as Spark's own ``from_json`` reads it: a number in a string column becomes its text, a number in
-a timestamp column counts seconds, digits after the microseconds are cut off, bytes are in base64, and a
-timestamp without a zone is in the zone of the session. Where ``from_json`` would return null for a value, the
-record is wrong.
+a timestamp column counts seconds, digits after the microseconds are cut off, decimals are rounded, bytes are
+in base64, and a timestamp without a zone is in the zone of the session. Where ``from_json`` would return null
+for a value, the record is wrong.
 """
 
 from __future__ import annotations
