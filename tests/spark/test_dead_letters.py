@@ -35,6 +35,7 @@ from penstock.aquifer import (
     Record,
     RecordMetadata,
     SqliteJournal,
+    open_schema,
     pack_metadata,
     pack_values,
 )
@@ -134,6 +135,58 @@ def test_a_value_of_any_depth_is_read_or_wrong_and_takes_nothing_along() -> None
 def test_the_column_for_wrong_records_has_to_be_able_to_hold_them(column: StructField) -> None:
     with pytest.raises(BadSchema, match="make it a nullable string or binary"):
         Columns(StructType([column]), "json", corrupt_record="wrong")
+
+
+ORDER = json.dumps({"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]})
+ORDERS = [open_schema(f"avro:{ORDER}").encode({"n": 1}), b"\xff", b"", b"nonsense"]
+
+
+@pytest.mark.parametrize("count", [1, 300], ids=["few", "many"])
+@pytest.mark.parametrize(
+    "schema",
+    [
+        StructType().add("wrong", BinaryType()),
+        StructType().add("offset", LongType()).add("wrong", BinaryType()),
+    ],
+    ids=["alone", "with metadata"],
+)
+@pytest.mark.parametrize(
+    ("form", "values", "bad"),
+    [
+        ("json", [b'{"n": 1}', b"nonsense", b"{", b"5", b"{}", b'{"n": 1} {}'], [1, 2, 3, 5]),
+        ("msgpack", [msgspec.msgpack.encode({"n": 1}), b"\xc1", b"", b"\x05"], [1, 2, 3]),
+        ("csv", [b"1,a", b'a"', b'"', b"\xff"], [2, 3]),
+        ("avro", ORDERS, [1, 2, 3]),
+        ("string", [b"a", b"\xff", b""], [1]),
+        ("binary", [b"a", b"\xff"], []),
+    ],
+)
+def test_wrong_records_are_noticed_without_a_column_for_the_values(
+    form: str, values: list[bytes], bad: list[int], schema: StructType, count: int
+) -> None:
+    values = values * count
+    bad = [number for number in range(len(values)) if number % (len(values) // count) in bad]
+    metadata = "offset" in schema.names
+
+    def columns(mode: str) -> Columns:
+        value_schema = ORDER if form == "avro" else None
+        return Columns(
+            schema, form, None, mode, "wrong", include_metadata=metadata, value_schema=value_schema
+        )
+
+    found: list[WrongRecord] = []
+    rows = columns("PERMISSIVE").batch("e", batch_of(values), found).to_pylist()
+    assert [each.number for each in found] == bad
+    assert [row["wrong"] for row in rows] == [
+        value if number in set(bad) else None for number, value in enumerate(values)
+    ]
+    if metadata:
+        assert [row["offset"] for row in rows] == [7 + number for number in range(len(values))]
+    kept = columns("DROPMALFORMED").batch("e", batch_of(values))
+    assert kept.num_rows == len(values) - len(bad)
+    if bad:
+        with pytest.raises(UnreadableRecord, match=rf"record {7 + bad[0]} of e cannot be read as {form}"):
+            columns("FAILFAST").batch("e", batch_of(values))
 
 
 # ---------------------------------------------------------------- once

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructField, StructType
 
 from penstock.aquifer import Batch, Gateway, Record, RecordMetadata, pack_metadata, pack_values
-from penstock.spark import BadOption, BadSchema
+from penstock.spark import BadOption, BadSchema, UnreadableRecord
 from penstock.spark.data_source import AquiferDataSource
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_reader import AquiferBatchReader
@@ -146,14 +146,18 @@ def test_what_is_known_about_a_record_is_beside_its_fields(gateways: Serving) ->
     ]
 
 
-def test_metadata_alone_needs_no_look_at_the_values() -> None:
+def test_metadata_alone_are_there_for_wrong_records_as_well_unless_they_fail_the_query() -> None:
     batch = Batch(7, 2, pack_values([b"{", b"not JSON"]), pack_metadata(RecordMetadata(5, [b"a", None])))
     schema = schema_of("key binary, offset bigint NOT NULL")
-    columns = Columns(schema, "json", include_metadata=True)
+    columns = Columns(schema, "json", mode="PERMISSIVE", include_metadata=True)
     assert columns.batch("here", batch).to_pylist() == [
         {"key": b"a", "offset": 7},
         {"key": None, "offset": 8},
     ]
+    with pytest.raises(
+        UnreadableRecord, match=r"record 8 of here .* with the schema key, offset: b'not JSON'"
+    ):
+        Columns(schema, "json", mode="FAILFAST", include_metadata=True).batch("here", batch)
 
 
 def test_an_inferred_schema_has_the_columns_too(gateways: Serving) -> None:

@@ -79,7 +79,47 @@ def test_an_unknown_option_is_told_what_there_is() -> None:
 
 
 def test_what_spark_adds_by_itself_is_no_mistake() -> None:
-    source(**{"path": "x", "checkpointLocation": "y", "spark.sql.something": "z", "queryName": "q"})
+    source(path="x", checkpointLocation="y", queryName="q")
+
+
+@pytest.mark.parametrize(
+    "name", ["max.records", "maxRecords.PerTrigger", "spark.sql.something", "kafka.acks", "."]
+)
+def test_an_option_with_a_dot_in_its_name_is_as_unknown_as_any_other(name: str) -> None:
+    with pytest.raises(BadOption, match="there is no such option"):
+        source(**{name: "1"})
+    with pytest.raises(BadOption, match="there is no such option"):
+        SinkOptions.of({"endpoint": HERE, name: "1"})
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"sep": ";", "value": "json"},
+            "\"sep\" is ';': option \"value\" is 'json', and only records of csv",
+        ),
+        ({"sep": ";"}, "\"sep\" is ';': option \"value\" is 'binary'"),
+        (
+            {"valueSchema": "a.avsc", "value": "json"},
+            '"valueSchema" is .* only avro and protobuf have a schema',
+        ),
+        (
+            {"inferSchema": "true"},
+            "\"inferSchema\" is 'true': .*'binary', and its columns are known without that",
+        ),
+        ({"inferSchema": "true", "value": "avro", "valueSchema": "a.avsc"}, '"inferSchema" is'),
+    ],
+)
+def test_an_option_that_the_format_does_not_have_is_refused(given: dict[str, str], told: str) -> None:
+    with pytest.raises(BadOption, match=told):
+        source(**given)
+
+
+def test_an_option_that_says_what_is_so_anyway_is_not_refused() -> None:
+    source(value="json", sep=",", inferSchema="false", valueSchema="")
+    source(value="csv", sep=";")
+    source(value="protobuf", valueSchema="shop.desc")
 
 
 @pytest.mark.parametrize(
@@ -135,6 +175,10 @@ def test_wrong_records_do_not_fail_a_query_unless_it_is_told_to() -> None:
         ({"deadLetter": THERE, "mode": "FAILFAST"}, '"deadLetter" is .* fails at the first wrong record'),
         ({"deadLetter": HERE}, '"deadLetter" is .* would read its own dead letters'),
         ({"deadLetter": "letters"}, '"deadLetter" is .* is not an endpoint'),
+        (
+            {"deadLetter": f"{THERE},{THERE}/b"},
+            '"deadLetter" is .*: dead letters go to one gateway, or one stream',
+        ),
     ],
 )
 def test_what_contradicts_itself_about_wrong_records_is_told(given: dict[str, str], told: str) -> None:

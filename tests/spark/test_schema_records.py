@@ -10,16 +10,18 @@ import pytest
 from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
 
 from penstock.aquifer import Batch, RecordMetadata, open_schema, pack_metadata, pack_values
 from penstock.spark import BadOption, UnreadableRecord
 from penstock.spark.source.columns import Columns, WrongRecord
+from penstock.spark.source.metadata_columns import METADATA
 from penstock.spark.source.schema_records import schema_of
-from tests.spark.conftest import Serve
+from tests.spark.conftest import Queries, Serve
+from tests.spark.sinking import log_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 AVRO = json.dumps(
     {
@@ -119,6 +121,52 @@ def test_a_field_that_is_not_in_a_column_asks_for_a_schema() -> None:
     union = {"type": "record", "name": "R", "fields": [{"name": "u", "type": ["int", "string"]}]}
     with pytest.raises(BadOption, match=r"union of several types.*give the query a schema"):
         schema_of("avro", json.dumps(union))
+
+
+def test_metadata_are_columns_beside_those_of_the_schema(descriptors: str) -> None:
+    columns = StructType().add("offset", LongType()).add("who", StringType()).add("key", BinaryType())
+    for value, schema in (("avro", AVRO), ("protobuf", descriptors)):
+        encoded = open_schema(f"{value}:{schema}").encode({"id": 1, "who": "me"})
+        data = Batch(40, 2, pack_values([encoded, b"\xff"]), pack_metadata(RecordMetadata(0, [b"k", None])))
+        reader = Columns(columns, value, mode="PERMISSIVE", include_metadata=True, value_schema=schema)
+
+        assert reader.batch(HERE, data).to_pylist() == [
+            {"offset": 40, "who": "me", "key": b"k"},
+            {"offset": 41, "who": None, "key": None},
+        ]
+        assert schema_of(value, schema, include_metadata=True).names == [*METADATA, "id", "who"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_stream_of_both_has_columns_metadata_and_dead_letters(
+    queries: Queries, serve: Serve, descriptors: str, tmp_path: Path
+) -> None:
+    letters = serve(None, writable=True, codec="json")
+    options = {"includeMetadata": "true", "deadLetter": letters.endpoint, "maxRecordsPerTrigger": 20}
+    frames = []
+    for value, schema in (("avro", AVRO), ("protobuf", descriptors)):
+        encode = open_schema(f"{value}:{schema}").encode
+        values = [encode({"id": number, "who": value}) for number in range(50)]
+        values[7] = b"\xff"
+        frames.append(queries.frame(serve(values), value=value, valueSchema=schema, **options))
+    both = frames[0].union(frames[1])
+    assert both.columns == [*METADATA, "id", "who"]
+    found: list[tuple[str, int, int]] = []
+
+    def take(rows: DataFrame, _: int) -> None:
+        found.extend((row.who, row.offset, row.id) for row in rows.collect())
+
+    query = both.writeStream.foreachBatch(take).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    started = query.start()
+    try:
+        started.processAllAvailable()
+    finally:
+        started.stop()
+
+    right = [number for number in range(50) if number != 7]
+    assert sorted(found) == [(value, number, number) for value in ("avro", "protobuf") for number in right]
+    assert [(letter["offset"], letter["base64"]) for letter in log_of(letters)] == [(7, "/w==")] * 2
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -134,6 +135,75 @@ def test_permissive_reads_what_sparks_own_reader_of_json_reads(spark: SparkSessi
 
     for mine, their, record in zip(ours.collect(), theirs.collect(), RECORDS, strict=True):
         assert mine == their.row, record
+
+
+RANDOM = random.Random(15)
+
+
+def number() -> str:
+    """A number as JSON has it: of any length, with or without a fraction and an exponent."""
+    text = RANDOM.choice(["", "-"]) + str(RANDOM.randrange(10 ** RANDOM.randint(1, 45)))
+    if RANDOM.random() < 0.6:
+        text += "." + "".join(RANDOM.choices("0123456789", k=RANDOM.randint(1, 25)))
+    return text + RANDOM.choice(["", "", f"e{RANDOM.randint(-45, 45)}", f"E+{RANDOM.randint(0, 9)}"])
+
+
+NUMBERS = [
+    *("19.999", "19.995", "-19.995", "19.994999", "99999999.994", "99999999.995", "100000000", "1e-400"),
+    *("123456789012345678901234567890", "12345678901234567890123456789", "1e25", "1e38", "-1e37", "0e100"),
+    *("1e39", "-1e39", "3.4028235e38", "3.4028236e38", "1e-46", "16777217", "1e308", "1e309", "-1e400"),
+    *("9007199254740993", "9223372036854775807", "9223372036854775808", "-9223372036854775809", "1.5"),
+    *("2.0", "-1e3", "20e-1", "127", "128", "255", "256", "-129", "300", "32768", "2147483648", "-0", "-0.0"),
+    *('"1.25"', '"1,000"', '" 1"', '"1_0"', '"1e2"', '"19.999"', '"x"', '""', '"NaN"', '"INF"', '"+INF"'),
+    *("NaN", "-Infinity", "true", "null", "[1]", "{}", '"0x1f"', '".5"', '"1."', '"+1"'),
+    *(number() for _ in range(200)),
+]
+NUMBER_KINDS = {
+    "price": "decimal(10,2)",
+    "wide": "decimal(38,18)",
+    "long": "decimal(38,0)",
+    "part": "decimal(5,5)",
+    "single": "float",
+    "double": "double",
+    "tiny": "tinyint",
+    "small": "smallint",
+    "normal": "int",
+    "big": "bigint",
+    "nothing": "void",
+}
+BITS = {"tiny": 8, "small": 16, "normal": 32, "big": 64}
+
+
+def as_the_page_says(column: str, text: str, theirs: Any) -> Any:
+    """What we read: the same as Spark, but for what the page lists."""
+    if column == "tiny" and text.isdigit() and 128 <= int(text) <= 255:
+        return None  # Spark reads 128 as -128.
+    if column in BITS and text[-1].isdigit() and set(text) & set(".eE"):
+        value = float(text)  # Spark has no whole numbers with a fraction or an exponent.
+        return int(value) if value.is_integer() and abs(value) < min(2 ** (BITS[column] - 1), 2**53) else None
+    return theirs
+
+
+def test_numbers_are_read_as_sparks_own_reader_of_json_reads_them(spark: SparkSession, serve: Serve) -> None:
+    gateway = serve(
+        [
+            f"{{{', '.join(f'{json.dumps(name)}: {text}' for name in NUMBER_KINDS)}}}".encode()
+            for text in NUMBERS
+        ]
+    )
+    schema = ", ".join(f"{name} {kind}" for name, kind in NUMBER_KINDS.items())
+    reader = spark.read.format("aquifer").option("endpoint", gateway.endpoint).option("partitions", "1")
+    texts = reader.option("value", "string").load().orderBy("offset")
+    theirs = texts.selectExpr(f"from_json(value, '{schema}', map('mode', 'PERMISSIVE')) AS row").collect()
+    ours = reader.schema(schema).option("value", "json").load().collect()
+
+    differ = [
+        f"{text} in {kind}: {mine[name]}, and Spark reads {their.row[name]}"
+        for text, mine, their in zip(NUMBERS, ours, theirs, strict=True)
+        for name, kind in NUMBER_KINDS.items()
+        if repr(mine[name]) != repr(as_the_page_says(name, text, their.row[name]))
+    ]
+    assert differ == []
 
 
 def test_the_column_for_wrong_records_has_their_bytes_wherever_it_is_and_whatever_its_name(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-__all__ = ["has_same_layout", "reinterpreted"]
+__all__ = ["columns_in_utc", "has_same_layout", "reinterpreted"]
 
 
 def has_same_layout(one: pa.DataType, other: pa.DataType) -> bool:
@@ -42,3 +42,36 @@ class _Reinterpreted:
 
     def __arrow_c_array__(self, requested_schema: object | None = None) -> tuple[object, object]:
         return self._kind.__arrow_c_schema__(), self._column.__arrow_c_array__()[1]
+
+
+def columns_in_utc(batch: pa.RecordBatch) -> list[pa.Array]:
+    """The columns of a batch, with all instants in UTC."""
+    return [
+        reinterpreted(column, _in_utc(column.type)) if _has_zone(column.type) else column
+        for column in batch.columns
+    ]
+
+
+def _has_zone(kind: pa.DataType) -> bool:
+    """Whether there are instants in a type whose zone is not UTC."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz is not None and kind.tz != "UTC"
+    return any(_has_zone(kind.field(index).type) for index in range(kind.num_fields))
+
+
+def _in_utc(kind: pa.DataType) -> pa.DataType:
+    """The same type with instants in UTC: UTC offsets of the 19th century have seconds, which get lost."""
+    types = pa.types
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return pa.timestamp(kind.unit, tz="UTC")
+    if types.is_struct(kind):
+        return pa.struct([_field_in_utc(kind.field(index)) for index in range(kind.num_fields)])
+    if types.is_map(kind):
+        return pa.map_(_field_in_utc(kind.key_field), _field_in_utc(kind.item_field))
+    if types.is_list(kind):
+        return pa.list_(_field_in_utc(kind.value_field))
+    return kind
+
+
+def _field_in_utc(field: pa.Field) -> pa.Field:
+    return field.with_type(_in_utc(field.type))

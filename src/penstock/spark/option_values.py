@@ -13,6 +13,7 @@ __all__ = [
     "GivenOffsets",
     "batch_number",
     "count",
+    "dead_letter_endpoint",
     "endpoint",
     "endpoints",
     "flag",
@@ -23,14 +24,12 @@ __all__ = [
     "seconds",
     "separator",
     "value_format",
-    "written_format",
 ]
 
 GivenOffsets: TypeAlias = str | int | dict[str, int | str]
 """An end of the log, an offset, or one of these by endpoint."""
 
-_WRITTEN_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow")
-_VALUE_FORMATS: Final = (*_WRITTEN_FORMATS, "csv", "avro", "protobuf")
+_VALUE_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow", "csv", "avro", "protobuf")
 _LOG_ENDS: Final = ("earliest", "latest")
 _MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 
@@ -74,13 +73,8 @@ def flag(text: str) -> bool:
 
 
 def value_format(text: str) -> str:
-    """What a record is, for a source."""
+    """What a record is."""
     return _one_of(_VALUE_FORMATS, text.lower())
-
-
-def written_format(text: str) -> str:
-    """What a row becomes, for a sink."""
-    return _one_of(_WRITTEN_FORMATS, text.lower())
 
 
 def _one_of(known: Sequence[str], text: str) -> str:
@@ -167,6 +161,14 @@ def endpoint(text: str) -> str:
     given = endpoints(text)
     if len(given) > 1:
         raise ValueError("a query writes to one gateway: give one endpoint")
+    return given[0]
+
+
+def dead_letter_endpoint(text: str) -> str:
+    """The address of the gateway for dead letters."""
+    given = endpoints(text)
+    if len(given) > 1:
+        raise ValueError("dead letters go to one gateway, or one stream of a gateway: give one endpoint")
     return given[0]
 
 

@@ -143,8 +143,8 @@ class SourceOptions(_ConnectionOptions):
         metavar="true or false",
         parse=option_values.flag,
         shown="false",
-        help="whether the columns `endpoint`, `offset`, `timestamp` and `key` of a schema for `json`, "
-        "`msgpack`, `arrow` or `csv` are what the gateway knows about a record, not fields of its value",
+        help="whether the columns `endpoint`, `offset`, `timestamp` and `key` are what the gateway knows "
+        "about a record, not fields of its value; with `binary` and `string` they always are",
     )
     starting: Offsets | None = option(
         None,
@@ -282,7 +282,7 @@ class SourceOptions(_ConnectionOptions):
         None,
         flag="deadLetter",
         metavar="endpoint",
-        parse=option_values.endpoint,
+        parse=option_values.dead_letter_endpoint,
         help="where to write wrong records, each exactly once: a gateway, or a stream of one, that accepts "
         "records",
     )
@@ -303,6 +303,7 @@ class SourceOptions(_ConnectionOptions):
         if values["target_latency"] is not None and values["target_seconds"] is not None:
             remedy = "set either targetLatencySeconds or targetBatchSeconds, not both"
             raise BadOption("targetLatencySeconds", f"{values['target_latency']:g}", remedy)
+        _check_formats(cls, values)
         for field, name in (("starting", "startingOffsets"), ("ending", "endingOffsets")):
             values[field] = _for_each_endpoint(name, values[field], values["endpoints"])
         values["mode"] = _mode(values["mode"], values["dead_letter"], values["endpoints"])
@@ -320,9 +321,23 @@ class SinkOptions(_ConnectionOptions):
         "json",
         flag="value",
         metavar="format",
-        parse=option_values.written_format,
+        parse=option_values.value_format,
         help="what a row becomes: `json` or `msgpack`, an object; `string` or `binary`, its column `value` "
-        "(and `key`); `arrow`, a row of a batch",
+        "(and `key`); `arrow`, a row of a batch; `csv`, a line; `avro` or `protobuf`, with `valueSchema`, a "
+        "record of that schema",
+    )
+    value_schema: str | None = option(
+        None,
+        flag="valueSchema",
+        metavar="schema",
+        help="the schema of `avro` or `protobuf`, as for reading, without an `id`",
+    )
+    separator: str = option(
+        ",",
+        flag="sep",
+        metavar="character",
+        parse=option_values.separator,
+        help="what is between the fields of a line of `csv`",
     )
     timeout: float = option(
         600.0,
@@ -365,7 +380,9 @@ class SinkOptions(_ConnectionOptions):
     @classmethod
     def of(cls, given: Mapping[str, str]) -> SinkOptions:
         """Parse the options of a DataFrame writer."""
-        options = cls(**_parsed(cls, given))
+        values = _parsed(cls, given)
+        _check_formats(cls, values)
+        options = cls(**values)
         if (options.writer_id is None) != (options.batch_id is None):
             name = "writerId" if options.batch_id is None else "batchId"
             remedy = "set both writerId (the name of the writer) and batchId (the number of its batch)"
@@ -395,7 +412,7 @@ def _parsed(cls: type[SourceOptions] | type[SinkOptions], given: Mapping[str, st
     options = {str(each.flag): each for each in spark_options(cls)}
     known = {name.lower(): name for name in options}
     for name, text in given.items():
-        if name.lower() not in known and name.lower() not in _OF_SPARK and "." not in name:
+        if name.lower() not in known and name.lower() not in _OF_SPARK:
             if name.lower() in _NOT_AN_OPTION:
                 raise BadOption(name, text, _NOT_AN_OPTION[name.lower()])
             near = difflib.get_close_matches(name.lower(), known, 1)
@@ -414,6 +431,33 @@ def _value(name: str, declared: Option, text: str | None) -> object:
         return parse(text or "")
     except ValueError as error:
         raise BadOption(name, text, str(error)) from error
+
+
+_OF_FORMATS: Final = {
+    "separator": ("sep", ("csv",), "only records of csv have a separator"),
+    "value_schema": (
+        "valueSchema",
+        ("avro", "protobuf"),
+        "only avro and protobuf have a schema of their own",
+    ),
+    "infer_schema": (
+        "inferSchema",
+        ("json", "msgpack", "arrow", "csv"),
+        "its columns are known without that",
+    ),
+}
+"""Options that only some formats have, by field: the name, the formats, and why others do not."""
+
+
+def _check_formats(cls: type[SourceOptions] | type[SinkOptions], values: Mapping[str, Any]) -> None:
+    """Raise BadOption for an option that would have no effect with this format."""
+    value, defaults = values["value"], {each.name: each.default for each in spark_options(cls)}
+    for field, (name, formats, why) in _OF_FORMATS.items():
+        given = values.get(field)
+        if given != defaults.get(field) and value not in formats:
+            text = str(given).lower() if isinstance(given, bool) else str(given)
+            remedy = f"leave {name} out, or choose another format"
+            raise BadOption(name, text, f'option "value" is {value!r}, and {why}: {remedy}')
 
 
 def _mode(mode: str | None, dead_letter: str | None, endpoints: tuple[str, ...]) -> str:

@@ -50,9 +50,12 @@ from penstock.aquifer import (
     pack_values,
     to_arrow_stream,
 )
-from penstock.spark.arrow_layouts import reinterpreted
+from penstock.spark.arrow_layouts import columns_in_utc
 from penstock.spark.errors import BadSchema, UnwritableRow
+from penstock.spark.sink.csv_rows import CsvRowEncoder
+from penstock.spark.sink.schema_rows import SchemaRowEncoder
 from penstock.spark.spark_interface import TimeType
+from penstock.spark.type_forms import check_types
 
 __all__ = ["RowEncoder", "RowPacker"]
 
@@ -64,11 +67,23 @@ _BYTES: Final = ("binary", "string")
 class RowPacker:
     """Packs rows as records, in the form that the option ``value`` names."""
 
-    def __init__(self, schema: StructType, value: str) -> None:
+    def __init__(
+        self, schema: StructType, value: str, separator: str = ",", value_schema: str | None = None
+    ) -> None:
         self._value = value
-        self._rows = RowEncoder(schema, value) if value in ("json", "msgpack") else None
+        if value not in _BYTES:
+            instead = "" if value == "arrow" else ', or use option("value", "arrow")'
+            check_types(schema, value, "cast it to a string", instead)
+        self._rows: RowEncoder | CsvRowEncoder | SchemaRowEncoder | None = None
+        if value in ("json", "msgpack"):
+            self._rows = RowEncoder(schema, value)
+        elif value == "csv":
+            self._rows = CsvRowEncoder(separator)
+        elif value in ("avro", "protobuf"):
+            _names(schema, "")
+            self._rows = SchemaRowEncoder(schema, value, value_schema)
         names = set(schema.names)
-        if value in ("binary", "string"):
+        if value in _BYTES:
             kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
             fits = kinds.get("value") in _BYTES and kinds.get("key", "binary") in _BYTES
             if not fits or names - {"value", "key"}:
@@ -128,14 +143,13 @@ _AS_THEY_ARE: Final = (
     TimestampType,
     TimestampNTZType,
     DayTimeIntervalType,
+    TimeType,
 )
 """Types whose Python values msgspec writes in the right form: bytes in base64, times in ISO 8601."""
 _FRACTIONS: Final = (FloatType, DoubleType)
 _IN_A_VARIANT: Final = (type(None), bool, int, float, decimal.Decimal, str)
 _NO_PYTHON_VALUE: Final = (ValueError, OverflowError, pa.ArrowException)
 """What pyarrow raises for the year 20000, or for a string that is not UTF-8."""
-_PYTHONS_TIMES: Final = 6
-"""Digits after the second in a Python time."""
 
 
 class RowEncoder:
@@ -153,10 +167,7 @@ class RowEncoder:
 
     def rows(self, batch: pa.RecordBatch) -> list[bytes]:
         """Each row of an Arrow batch as an encoded object."""
-        columns = [
-            reinterpreted(column, _in_utc(column.type)) if _has_zone(column.type) else column
-            for column in batch.columns
-        ]
+        columns = columns_in_utc(batch)
         objects = self._objects(columns, batch.num_rows)
         for name, column, change in zip(self._names, columns, self._encoders, strict=True):
             if change is not None and not _is_finite(column):
@@ -208,36 +219,11 @@ def _names(kind: StructType, path: str) -> list[str]:
     return list(kind.names)
 
 
-def _has_zone(kind: pa.DataType) -> bool:
-    """Whether there are instants in a type whose zone is not UTC."""
-    if pa.types.is_timestamp(kind):
-        return kind.tz is not None and kind.tz != "UTC"
-    return any(_has_zone(kind.field(index).type) for index in range(kind.num_fields))
-
-
-def _in_utc(kind: pa.DataType) -> pa.DataType:
-    """The same type with instants in UTC: UTC offsets of the 19th century have seconds, which get lost."""
-    types = pa.types
-    if types.is_timestamp(kind) and kind.tz is not None:
-        return pa.timestamp(kind.unit, tz="UTC")
-    if types.is_struct(kind):
-        return pa.struct([_field_in_utc(kind.field(index)) for index in range(kind.num_fields)])
-    if types.is_map(kind):
-        return pa.map_(_field_in_utc(kind.key_field), _field_in_utc(kind.item_field))
-    if types.is_list(kind):
-        return pa.list_(_field_in_utc(kind.value_field))
-    return kind
-
-
-def _field_in_utc(field: pa.Field) -> pa.Field:
-    return field.with_type(_in_utc(field.type))
-
-
 def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
     """Converts a value so that it can be written; None if every value of the type can."""
     if isinstance(kind, UserDefinedType):
         return _encoder(kind.sqlType(), form, path)
-    if isinstance(kind, _AS_THEY_ARE) or (isinstance(kind, TimeType) and kind.precision <= _PYTHONS_TIMES):
+    if isinstance(kind, _AS_THEY_ARE):
         return None
     if isinstance(kind, _FRACTIONS):
         return _fraction if form == "json" else None
@@ -247,12 +233,8 @@ def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
         return _array(kind, form, path)
     if isinstance(kind, MapType):
         return _map(kind, form, path)
-    if isinstance(kind, VariantType):
-        return _variant if form == "json" else lambda value: bytes(_variant(value)).decode()
-    raise BadSchema(
-        f"the column {path} is {kind.simpleString()}, and {form} has no form for that: cast it to a string, "
-        'or use option("value", "arrow")'
-    )
+    assert isinstance(kind, VariantType), "the types were checked before"
+    return _variant if form == "json" else lambda value: bytes(_variant(value)).decode()
 
 
 def _struct(kind: StructType, form: str, path: str) -> Encode | None:
@@ -279,7 +261,7 @@ def _array(kind: ArrayType, form: str, path: str) -> Encode | None:
 
 
 def _map(kind: MapType, form: str, path: str) -> Encode:
-    text = _key(kind.keyType, path)
+    text = _key(kind.keyType)
     encode = _encoder(kind.valueType, form, path)
     if text is None and encode is None:
         return dict
@@ -293,7 +275,7 @@ def _map(kind: MapType, form: str, path: str) -> Encode:
     return encode_map
 
 
-def _key(kind: DataType, path: str) -> Callable[[Any], str] | None:
+def _key(kind: DataType) -> Callable[[Any], str] | None:
     """Converts a key to a string; None for keys that are strings."""
     if isinstance(kind, StringType):
         return None
@@ -305,12 +287,8 @@ def _key(kind: DataType, path: str) -> Callable[[Any], str] | None:
         return lambda key: str(_fraction(key))
     if isinstance(kind, DateType | TimestampType | TimestampNTZType):
         return datetime.date.isoformat if isinstance(kind, DateType) else datetime.datetime.isoformat
-    if isinstance(kind, BinaryType):
-        return lambda key: base64.b64encode(key).decode()
-    raise BadSchema(
-        f"the column {path} is a map with keys of type {kind.simpleString()}, and the keys of an object are "
-        "strings: cast them"
-    )
+    assert isinstance(kind, BinaryType), "the types were checked before"
+    return lambda key: base64.b64encode(key).decode()
 
 
 def _fraction(value: float) -> float | str:

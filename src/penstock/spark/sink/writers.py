@@ -66,13 +66,17 @@ def _producer(options: SinkOptions, query: str) -> Iterator[Producer]:
         yield producer
 
 
+def _packer(schema: StructType, options: SinkOptions) -> RowPacker:
+    return RowPacker(schema, options.value, options.separator, options.value_schema)
+
+
 def _prepare(
     batches: Iterator[pa.RecordBatch], schema: StructType, options: SinkOptions, query: str, batch: int
 ) -> PreparedRows:
     """Leave the rows with the gateway; runs in a task."""
     task = TaskContext.get()
     assert task is not None, "only tasks write rows"
-    packer = RowPacker(schema, options.value)
+    packer = _packer(schema, options)
     with _producer(options, query) as producer:
         transaction = producer.transaction(batch, part=task.partitionId())
         for rows in batches:
@@ -135,7 +139,7 @@ class AquiferStreamWriter(StreamArrowWriter):
         if options.writer_id is not None:
             remedy = "a stream has its own id and batch numbers; writerId and batchId are for df.write"
             raise BadOption("writerId", options.writer_id, remedy)
-        RowPacker(schema, options.value)  # Raises here, rather than in a task, if the schema does not fit.
+        _packer(schema, options)  # Raises here, rather than in a task, if the schema does not fit.
         spare_upkeep()  # In the process that makes a writer for each batch.
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -169,7 +173,7 @@ class AquiferBatchWriter(DataSourceArrowWriter):
         self._schema = schema
         self._options = options
         self._query, self._batch = options.transaction or (f"write-{secrets.token_hex(8)}", 0)
-        RowPacker(schema, options.value)
+        _packer(schema, options)
         spare_upkeep()
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from penstock.aquifer import ARROW, Batch, to_arrow_stream, values_of
 from penstock.spark.arrow_layouts import has_same_layout, reinterpreted
-from penstock.spark.errors import BadSchema
+from penstock.spark.errors import BadSchema, UnreadableRecord
+from penstock.spark.source.decimals import cast_decimals
+from penstock.spark.source.misfits import misfit, type_name
 from penstock.spark.source.records import Reasons, one_line
 
 __all__ = ["converted_where_possible", "fitted", "rows_as_bytes"]
@@ -30,15 +32,17 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema, endpoint: str, wrong: Reaso
         if wrong is None:
             raise BadSchema(f"the records of {endpoint} {text}")
         wrong.update(dict.fromkeys(range(batch.num_rows), f"the records {text}"))
+    reasons: Reasons = {} if wrong is None else wrong
     arrays = []
     for field in schema:
         if field.name in missing:
             arrays.append(pa.nulls(batch.num_rows, field.type))
-        elif wrong is None:
-            arrays.append(_cast(batch.column(field.name), field.type))
         else:
             cast = partial(_cast, kind=field.type)
-            arrays.append(converted_where_possible(batch.column(field.name), field, cast, 0, wrong))
+            arrays.append(converted_where_possible(batch.column(field.name), field, cast, 0, reasons))
+    if wrong is None and reasons:
+        first = min(reasons)
+        raise UnreadableRecord(reasons[first], first)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
@@ -57,7 +61,7 @@ def _as_bytes(row: memoryview) -> bytes:
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     if column.type == kind:
         return column
-    return reinterpreted(column, kind) if has_same_layout(column.type, kind) else column.cast(kind)
+    return reinterpreted(column, kind) if has_same_layout(column.type, kind) else cast_decimals(column, kind)
 
 
 def converted_where_possible(
@@ -69,12 +73,22 @@ def converted_where_possible(
     except (ValueError, OverflowError) as error:
         if len(column) > 1:
             half = len(column) // 2
-            below = converted_where_possible(column.slice(0, half), field, convert, first, wrong)
-            above = converted_where_possible(column.slice(half), field, convert, first + half, wrong)
+            below = converted_where_possible(_part(column, 0, half), field, convert, first, wrong)
+            above = converted_where_possible(_part(column, half), field, convert, first + half, wrong)
             return pa.concat_arrays([below, above])
         reason = f"{field.name}: {one_line(error)}"
-    except (pa.ArrowNotImplementedError, TypeError) as error:
-        reason = f"{field.name}: {one_line(error)}"  # No value of the one type is one of the other.
+        if isinstance(error, pa.ArrowException):
+            reason = misfit(field.name, column[0].as_py(), field.type)
+    except (pa.ArrowNotImplementedError, TypeError):
+        # No value of the one type is one of the other.
+        reason = f"{field.name}: {type_name(column.type)} cannot be converted to {type_name(field.type)}"
     for number in range(first, first + len(column)):
         wrong.setdefault(number, reason)
     return pa.nulls(len(column), field.type)
+
+
+def _part(column: pa.Array, start: int, stop: int | None = None) -> pa.Array:
+    """Some rows of a column. A slice would still have the elements of all arrays, and a cast sees them."""
+    if pa.types.is_nested(column.type):
+        return column.take(pa.array(range(start, len(column) if stop is None else stop), pa.int64()))
+    return column[start:stop]

@@ -25,6 +25,7 @@ from penstock.spark.source.records import (
     one_line,
 )
 from penstock.spark.source.schema_records import SchemaRecords
+from penstock.spark.type_forms import check_types
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -82,7 +83,7 @@ class Columns:
     ) -> None:
         from penstock.spark.spark_interface import arrow_schema
 
-        self._whole_schema = arrow_schema(schema)
+        whole = schema
         self._corrupt = next((field.name for field in schema.fields if field.name == corrupt_record), None)
         """The column for the bytes of wrong records, if the schema has it."""
         beside = [field for field in schema.fields if field.name == corrupt_record]
@@ -91,6 +92,11 @@ class Columns:
         if include_metadata and value not in ("binary", "string"):
             beside += check_metadata_columns(schema)
         schema = StructType([field for field in schema.fields if field not in beside])
+        if value in ("binary", "string"):
+            self._check(schema, value)
+        else:
+            check_types(schema, value, "read it as a string")
+        self._whole_schema = arrow_schema(whole)
         self._schema = arrow_schema(schema)
         """The columns that come from the values of records."""
         self._value = value
@@ -116,8 +122,6 @@ class Columns:
             self._parser = CsvRecords(schema, self._schema, separator, zone)
         elif value in ("avro", "protobuf"):
             self._parser = SchemaRecords(self._schema, value, value_schema)
-        if value in ("binary", "string"):
-            self._check(schema, value)
 
     def batch(
         self,
@@ -154,11 +158,12 @@ class Columns:
         return batch
 
     def _converted(self, endpoint: str, records: Batch, reasons: Reasons | None) -> pa.RecordBatch:
-        if not len(self._schema):
-            return pa.RecordBatch.from_arrays([], schema=self._schema)  # Nothing of the values is needed.
+        # Also if the schema has no column for the values: what is wrong is wrong without one.
         if self._value == "arrow":
             try:
                 return fitted(from_arrow_stream(records.payload), self._schema, endpoint, reasons)
+            except UnreadableRecord as error:
+                raise self._unreadable(endpoint, records, error, error.index) from error
             except pa.ArrowException as error:
                 raise self._unreadable(endpoint, records, error) from error
         values = unpack_values(records.payload)
@@ -169,12 +174,13 @@ class Columns:
                 raise self._unreadable(endpoint, records, error, error.index) from error
         metadata = unpack_metadata(records.metadata)
         texts: list[bytes | None] = [*values]
-        wants_text = self._value == "string" and "value" in self._schema.names
-        if reasons is not None and wants_text and not _is_text(b"\n".join(values)):
+        if self._value == "string" and not _is_text(b"\n".join(values)):
             for index, value in enumerate(values):
                 try:
                     value.decode()
                 except UnicodeDecodeError as error:
+                    if reasons is None:
+                        raise self._unreadable(endpoint, records, error, index) from error
                     reasons[index], texts[index] = str(error), None
         arrays = [COLUMNS[name](endpoint, records, metadata, texts) for name in self._schema.names]
         try:
@@ -245,7 +251,7 @@ class Columns:
         if index is not None or records.count == 1:
             which = f"record {offsets[index or 0]} of {endpoint}"
         return UnreadableRecord(
-            f"{which} cannot be read as {self._value} with the schema {', '.join(self._schema.names)}: "
+            f"{which} cannot be read as {self._value} with the schema {', '.join(self._whole_schema.names)}: "
             f'{one_line(error)}; correct the schema, choose another option("mode"), or read raw values with '
             'option("value", "binary")'
         )

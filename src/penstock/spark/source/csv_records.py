@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from penstock.spark.errors import BadSchema, UnreadableRecord
+from penstock.spark.errors import UnreadableRecord
 from penstock.spark.source.arrow_rows import converted_where_possible
+from penstock.spark.source.decimals import decimals_of_texts
 from penstock.spark.source.decoders import Zone
+from penstock.spark.source.misfits import misfit
 from penstock.spark.source.records import Reasons, times_of_texts
 
 if TYPE_CHECKING:
@@ -41,10 +43,7 @@ class CsvRecords:
         self._separator = separator
         mark = re.escape(separator)
         self._field = re.compile(rf'(?:"((?:[^"]|"")*)"|([^"{mark}\r\n][^{mark}\r\n]*)?)(?:{mark}|(\Z))')
-        self._conversions = [
-            _conversion(field.type, zone, given.name, given.dataType.simpleString())
-            for field, given in zip(arrow_schema, schema.fields, strict=True)
-        ]
+        self._conversions = [_conversion(field.type, zone) for field in arrow_schema]
 
     def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
         """A row for each record. With ``wrong``, it gets the reasons of wrong records; see TypedRecords."""
@@ -58,7 +57,8 @@ class CsvRecords:
             except ValueError as error:
                 reasons[number] = str(error)
             if len(fields) != width:
-                reasons.setdefault(number, f"there are {len(fields)} fields, and the schema has {width}")
+                if width:  # Without columns, a record may have any number of fields.
+                    reasons.setdefault(number, f"there are {len(fields)} fields, and the schema has {width}")
                 fields = (fields + [None] * width)[:width]
             for column, field in zip(columns, fields, strict=True):
                 column.append(field)
@@ -81,8 +81,7 @@ class CsvRecords:
         if conversion.pattern is not None:
             fits = pc.match_substring_regex(texts, conversion.pattern)
             for number in pc.indices_nonzero(pc.invert(fits)).to_pylist():
-                reason = f"{field.name}: {texts[number].as_py()[:40]!r} is not of that type"
-                reasons.setdefault(number, reason)
+                reasons.setdefault(number, misfit(field.name, texts[number].as_py(), field.type))
             texts = pc.if_else(fits, texts, pa.scalar(None, pa.string()))
         return converted_where_possible(texts, field, conversion.convert, 0, reasons)
 
@@ -112,7 +111,7 @@ class _Conversion(NamedTuple):
     """Whether it raises for every text that does not look like that. Arrow reads 0x1f, and 1 as true."""
 
 
-def _conversion(kind: pa.DataType, zone: Zone, name: str, told: str) -> _Conversion:
+def _conversion(kind: pa.DataType, zone: Zone) -> _Conversion:
     types = pa.types
     if types.is_string(kind) or types.is_binary(kind):
         return _Conversion(None, lambda texts: texts.cast(kind))
@@ -123,10 +122,9 @@ def _conversion(kind: pa.DataType, zone: Zone, name: str, told: str) -> _Convers
     if types.is_floating(kind):
         return _Conversion(_FRACTION, lambda texts: _without_plus(texts).cast(kind))
     if types.is_decimal(kind):
-        return _Conversion(_NUMBER, lambda texts: texts.cast(kind))
-    if types.is_date(kind) or types.is_timestamp(kind):
-        return _Conversion(_TIME, lambda texts: times_of_texts(texts, kind, zone), is_safe=True)
-    raise BadSchema(f"the column {name} is {told}, and CSV has no form for that: read it as a string")
+        return _Conversion(_NUMBER, lambda texts: decimals_of_texts(texts, kind))
+    assert types.is_date(kind) or types.is_timestamp(kind), "there are no columns of other types"
+    return _Conversion(_TIME, lambda texts: times_of_texts(texts, kind, zone), is_safe=True)
 
 
 def _without_plus(texts: pa.Array) -> pa.Array:

@@ -1,9 +1,9 @@
 """Decoders for values of Spark's types in JSON and MessagePack.
 
 JSON is read as Spark's own ``from_json`` reads it: a number in a string column becomes its text, a number in
-a timestamp column counts seconds, digits after the microseconds are cut off, bytes are in base64, and a
-timestamp without a zone is in the zone of the session. Where ``from_json`` would return null for a value, the
-record is wrong.
+a timestamp column counts seconds, digits after the microseconds are cut off, decimals are rounded, bytes are
+in base64, and a timestamp without a zone is in the zone of the session. Where ``from_json`` would return null
+for a value, the record is wrong.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pyspark.sql.types import (
     FloatType,
     IntegralType,
     MapType,
+    NullType,
     StringType,
     StructType,
     TimestampNTZType,
@@ -39,6 +40,7 @@ from pyspark.sql.types import (
     VariantVal,
 )
 
+from penstock.spark.source.decimals import decimal_of
 from penstock.spark.spark_interface import TimeType
 
 __all__ = [
@@ -61,7 +63,7 @@ _EXACT: Final = 2**53
 """A float represents every whole number up to here exactly."""
 _NOT_FINITE: Final = {
     "NaN": float("nan"),
-    **dict.fromkeys(("Infinity", "+Infinity", "INF", "+INF"), float("inf")),
+    **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
 
@@ -109,7 +111,11 @@ def decoder(kind: DataType, dialect: Dialect) -> ValueDecoder:
     if isinstance(kind, IntegralType):
         return ValueDecoder(int | float, _whole) if dialect.lenient else ValueDecoder(int, None)
     if isinstance(kind, FloatType | DoubleType):
-        return ValueDecoder(float | str, _fraction) if dialect.lenient else ValueDecoder(float, None)
+        return ValueDecoder(msgspec.Raw, _fraction) if dialect.lenient else ValueDecoder(float, None)
+    if isinstance(kind, DecimalType):
+        return _decimal(kind, dialect)
+    if isinstance(kind, NullType):
+        return ValueDecoder(msgspec.Raw, lambda value: None)  # As in Spark, whatever a record has there.
     if isinstance(kind, BinaryType):
         return ValueDecoder(str, binary) if json else ValueDecoder(Any, _bytes)
     if isinstance(kind, TimestampType):
@@ -118,15 +124,11 @@ def decoder(kind: DataType, dialect: Dialect) -> ValueDecoder:
         return ValueDecoder(str if json else Any, local_time)
     if isinstance(kind, VariantType):
         return ValueDecoder(msgspec.Raw if json else str, _variant)
-    for known, wire in _NATIVE.items():
-        if isinstance(kind, known):
-            return ValueDecoder(wire, None)
-    return ValueDecoder(Any, None)
+    return next(ValueDecoder(wire, None) for known, wire in _NATIVE.items() if isinstance(kind, known))
 
 
 _NATIVE: Final[dict[type[DataType], Any]] = {
     BooleanType: bool,
-    DecimalType: decimal.Decimal,
     DateType: datetime.date,
     TimeType: datetime.time,
     DayTimeIntervalType: datetime.timedelta,
@@ -140,6 +142,18 @@ def _timestamp(dialect: Dialect) -> ValueDecoder:
         return ValueDecoder(str | int, lambda value: instant(value, zone))
     # MessagePack has a timestamp type, so a number is not a timestamp.
     return ValueDecoder(Any, lambda value: instant(_moment(value), zone))
+
+
+def _decimal(kind: DecimalType, dialect: Dialect) -> ValueDecoder:
+    precision, scale = kind.precision, kind.scale
+    if dialect.form == "msgpack":
+        return ValueDecoder(str | int | float, lambda value: decimal_of(value, precision, scale))
+
+    def convert(raw: msgspec.Raw) -> decimal.Decimal | None:
+        text = _text(raw)  # A float would have lost digits.
+        return None if text is None else decimal_of(text, precision, scale)
+
+    return ValueDecoder(msgspec.Raw, convert)
 
 
 def _struct(kind: StructType, dialect: Dialect) -> ValueDecoder:
@@ -195,7 +209,8 @@ def key_converter(kind: DataType, zone: Zone) -> Convert | None:
     if isinstance(kind, FloatType | DoubleType):
         return float
     if isinstance(kind, DecimalType):
-        return decimal.Decimal
+        precision, scale = kind.precision, kind.scale
+        return lambda key: decimal_of(key, precision, scale)
     if isinstance(kind, DateType):
         return date
     if isinstance(kind, TimestampType):
@@ -213,7 +228,10 @@ def _each(convert: Convert) -> Convert:
 def instant(value: str | int | datetime.datetime, zone: Zone) -> datetime.datetime:
     """Read a timestamp: ISO 8601, or seconds since 1970."""
     if isinstance(value, int):
-        return _EPOCH + datetime.timedelta(seconds=value)
+        try:
+            return _EPOCH + datetime.timedelta(seconds=value)
+        except OverflowError:
+            raise ValueError(f"{value} seconds since 1970 are not within the years 1 to 9999") from None
     moment = _moment(value)
     return zone.instant(moment) if moment.tzinfo is None else moment
 
@@ -262,12 +280,14 @@ def _whole(value: float) -> int:
     return int(value)
 
 
-def _fraction(value: float | str) -> float:
-    if not isinstance(value, str):
-        return value
-    if value not in _NOT_FINITE:
-        raise ValueError(f"{value!r} is not a number")
-    return _NOT_FINITE[value]
+def _fraction(raw: msgspec.Raw) -> float | None:
+    text = bytes(raw)
+    if text[:1] in b"-0123456789":
+        return float(text)  # 1e400 is infinite, as in Java; msgspec would refuse it.
+    value = _text(raw)
+    if value is not None and (text[:1] != b'"' or value not in _NOT_FINITE):
+        raise ValueError(f"{value[:40]!r} is not a number")
+    return None if value is None else _NOT_FINITE[value]
 
 
 def _text(raw: msgspec.Raw) -> str | None:

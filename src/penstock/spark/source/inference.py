@@ -34,6 +34,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.source.gateway_logs import GatewayLogs
 from penstock.spark.source.metadata_columns import METADATA
 from penstock.spark.source.records import one_line
+from penstock.spark.type_forms import spark_schema
 
 __all__ = ["SAMPLE", "inferred_schema"]
 
@@ -112,9 +113,7 @@ def _kinds(options: SourceOptions, decode: Callable[[bytes], Any]) -> Iterator[D
 
 
 def _schema_of_arrow(payload: bytes | memoryview) -> DataType:
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    return from_arrow_schema(from_arrow_stream(payload).schema)
+    return spark_schema(from_arrow_stream(payload).schema)
 
 
 def _kind_of(value: Any) -> DataType:

@@ -23,7 +23,9 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from penstock.spark.errors import UnreadableRecord
+from penstock.spark.source.decimals import roomy
 from penstock.spark.source.decoders import Dialect, Zone, binary, date, decoder, instant, local_time
+from penstock.spark.source.misfits import first_misfit
 from penstock.spark.source.partial_rows import CANNOT_BE_READ, PartialRows
 
 if TYPE_CHECKING:
@@ -89,7 +91,8 @@ class TypedRecords:
                 try:
                     pa.RecordBatch.from_pylist([row], schema=self._schema)
                 except CANNOT_BE_READ as error:
-                    rows[index] = self._partial_row(values[index], first + index, error, wrong)
+                    reason = UnreadableRecord(first_misfit(row, self._schema) or error)
+                    rows[index] = self._partial_row(values[index], first + index, reason, wrong)
             if wrong is None:
                 raise
         return pa.RecordBatch.from_pylist(rows, schema=self._schema)
@@ -204,6 +207,8 @@ class JsonRecords:
                 if wrong is None:
                     raise UnreadableRecord(reason, index)
                 wrong[index], objects[index] = reason, b"{}"
+        if not len(self._schema):
+            return self._one_by_one.batch(objects, wrong)  # No columns, but a record may still be wrong.
         if len(objects) <= _PIECE:
             return self._piece(objects, wrong, 0)
         batch = None if self._sieves_first else self._by_columns(objects)
@@ -297,6 +302,8 @@ class JsonRecords:
             return pa.ListArray.from_arrays(column.offsets, elements, type=kind, mask=column.is_null())
         if types.is_binary(kind):
             return pa.array([None if text is None else binary(text) for text in column.to_pylist()], kind)
+        if types.is_decimal(kind):
+            return column.cast(kind)
         return times_of_texts(column, kind, self._zone)
 
 
@@ -340,5 +347,7 @@ def _with_strings(kind: pa.DataType) -> pa.DataType | None:
     if types.is_list(kind):
         element = _with_strings(kind.value_type)
         return None if element is None else pa.list_(kind.value_field.with_type(element))
+    if types.is_decimal(kind):
+        return roomy(kind)
     plain = types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind)
-    return kind if plain or types.is_decimal(kind) or types.is_string(kind) or types.is_null(kind) else None
+    return kind if plain or types.is_string(kind) or types.is_null(kind) else None

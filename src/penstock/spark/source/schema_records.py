@@ -11,13 +11,16 @@ from pyspark.sql.types import StructField, StructType
 from penstock.aquifer import SchemaCodec, open_schema
 from penstock.spark.errors import BadOption, UnreadableRecord
 from penstock.spark.source.metadata_columns import METADATA
+from penstock.spark.source.misfits import first_misfit
 from penstock.spark.source.partial_rows import CANNOT_BE_READ
 from penstock.spark.source.records import Reasons, one_line
+from penstock.spark.type_forms import spark_schema
 
-__all__ = ["SchemaRecords", "schema_of"]
+__all__ = ["SchemaRecords", "codec_of", "schema_of"]
 
 
-def _codec(value: str, text: str | None) -> SchemaCodec:
+def codec_of(value: str, text: str | None) -> SchemaCodec:
+    """The codec of the option ``valueSchema``; BadOption if it is missing or wrong."""
     if text is None:
         example = "orders.avsc" if value == "avro" else "shop.desc?message=shop.Order"
         raise BadOption("value", value, f'say which schema, as in option("valueSchema", "{example}")')
@@ -29,13 +32,12 @@ def _codec(value: str, text: str | None) -> SchemaCodec:
 
 def schema_of(value: str, text: str | None, *, include_metadata: bool = False) -> StructType:
     """The columns of the records' own schema, for a query that names none."""
-    from pyspark.sql.pandas.types import from_arrow_schema
-
+    codec = codec_of(value, text)
     try:
-        columns = _codec(value, text).arrow_schema()
+        columns = codec.arrow_schema()
     except ValueError as error:
         raise BadOption("valueSchema", str(text), f"{error}; or give the query a schema") from None
-    found: StructType = from_arrow_schema(columns)
+    found = spark_schema(columns)
     if include_metadata:
         known = [StructField(name, kind) for name, kind in METADATA.items()]
         return StructType([*known, *(field for field in found.fields if field.name not in METADATA)])
@@ -47,7 +49,7 @@ class SchemaRecords:
 
     def __init__(self, arrow_schema: pa.Schema, value: str, text: str | None) -> None:
         self._schema = arrow_schema
-        self._read = _codec(value, text).read
+        self._read = codec_of(value, text).read
 
     def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
         """A row for each record. With ``wrong``, it gets the reasons of wrong records; see TypedRecords."""
@@ -68,12 +70,12 @@ class SchemaRecords:
             try:
                 pa.RecordBatch.from_pylist([row], schema=self._schema)
             except CANNOT_BE_READ as error:
-                rows[index] = _refused(index, error, wrong)
+                rows[index] = _refused(index, first_misfit(row, self._schema) or error, wrong)
         return pa.RecordBatch.from_pylist(rows, schema=self._schema)
 
 
-def _refused(index: int, error: Exception, wrong: Reasons | None) -> dict[str, Any]:
+def _refused(index: int, reason: object, wrong: Reasons | None) -> dict[str, Any]:
     if wrong is None:
-        raise UnreadableRecord(error, index) from error
-    wrong[index] = one_line(error)
+        raise UnreadableRecord(reason, index)
+    wrong[index] = one_line(reason)
     return {}

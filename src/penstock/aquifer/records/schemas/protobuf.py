@@ -7,6 +7,7 @@ are missing have their default, and fields that are not known stay in the bytes.
 from __future__ import annotations
 
 import datetime
+import decimal
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
@@ -231,6 +232,8 @@ def _scalar(field: FieldDescriptor, value: Any) -> Any:
         if value.lstrip("-").isdigit():
             return int(value)
         raise KeyError(f"{field.enum_type.full_name} has no value {value!r}")
+    if isinstance(value, decimal.Decimal) and value == value.to_integral_value():
+        return int(value)  # As columns have the largest whole numbers.
     return value
 
 
