@@ -323,7 +323,7 @@ class KafkaReader:
         # A partition that was added later is read from its beginning.
         from_now = self._settings.from_now and not self._positions.any_taken()
         for number in numbers:
-            known[number] = max(self._positions.of(number) or -1, committed.get(number, -1))
+            known[number] = self._positions.start(number, committed.get(number, -1))
             if known[number] < 0:
                 low, high = self._topic.bounds(consumer, number)
                 known[number] = high if from_now else low
