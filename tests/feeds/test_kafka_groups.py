@@ -11,6 +11,7 @@ from penstock.aquifer import Gateway, SqliteJournal
 from penstock.feeds import BadFeed
 from tests.cli.running import PATIENCE
 from tests.feeds.brokers import records_of, wait_until
+from tests.feeds.reading import Reader
 from tests.feeds.test_kafka import HERE, committed, numbers, url
 from tests.kafka.broker import KafkaBroker
 
@@ -98,3 +99,20 @@ def test_a_topic_that_was_made_again_is_read_once_also_by_a_group_and_after_a_re
 
     expected = [*numbers(10), *numbers(100, 110), *numbers(55), *numbers(200, 205)]
     assert sorted(records_of(tmp_path / "log.db")) == sorted(expected)
+
+
+def test_two_members_of_one_name_are_told_apart_from_other_errors(kafka: KafkaBroker) -> None:
+    topic = kafka.topic()
+    kafka.send(topic, numbers(1))
+    source = url(kafka, topic, f"?group={topic}&member=one")
+    older, newer = Reader(), Reader()
+    with feeds.open(source) as first, feeds.open(source) as second:
+        first(0).subscribe(older)
+        older.subscription.request(1_000_000)
+        older.take(1)
+        second(0).subscribe(newer)
+        newer.subscription.request(1_000_000)
+        assert older.ended.wait(PATIENCE)
+        newer.subscription.cancel()
+    assert isinstance(older.error, BadFeed)
+    assert f"another member of the group {topic} has the name one" in str(older.error)

@@ -24,6 +24,7 @@ def test_a_gateway_that_is_killed_is_continued_by_another_one(kafka: KafkaBroker
         first.process.kill()
     lines.write_text("1\n2\n3\n")
     with Gateway(*arguments) as second:
+        assert list(AquiferPublisher(second.endpoint, id="reader", stop=3).flux()) == [b"3"]
         assert list(AquiferPublisher(second.endpoint, stop=3).flux()) == [b"1", b"2", b"3"]
 
 
@@ -36,6 +37,7 @@ def test_a_password_is_not_shown(kafka: KafkaBroker, tmp_path: Path) -> None:
         gateway.process.terminate()
         gateway.end()
     assert not any("hush" in line for line in gateway.said)
+    assert any(f"kafkas://{kafka.secure_address}/log-" in line for line in gateway.said)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,8 @@ class KafkaJournal(AnnotatedJournal):
     ) -> None:
         require_kafka("journals in Kafka")
         self._address = KafkaAddress.given(brokers, topic, settings or {})
-        self.path = f"kafka://{','.join(self._address.brokers)}/{topic}"
+        scheme = "kafkas" if self._address.is_secure else "kafka"
+        self.path = f"{scheme}://{','.join(self._address.brokers)}/{topic}"
         """Where it is, for messages."""
         self.max_records = a_bound(max_records, "KafkaJournal(max_records)")
         self.max_bytes = a_bound(max_bytes, "KafkaJournal(max_bytes)")
