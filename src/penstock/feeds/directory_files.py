@@ -120,9 +120,11 @@ class DirectoryFiles:
         return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
 
     def wake(self) -> None:
+        """Make whoever waits for files return."""
         self.woken.set()
 
     def close(self) -> None:
+        """Close the file that is open."""
         if self._file is not None:
             self._file.close()
             self._file = None

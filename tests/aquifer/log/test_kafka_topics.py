@@ -6,12 +6,14 @@ import re
 import secrets
 import shlex
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 
 from penstock.aquifer import JournalDamaged, JournalError, KafkaJournal
 from penstock.aquifer.log import Cursor
+from penstock.kafka import KafkaAddress
 from tests.aquifer.log.making import everything, fill
 from tests.cli.running import PATIENCE
 from tests.kafka.broker import KafkaBroker
@@ -110,6 +112,14 @@ def test_a_new_log_needs_topics_of_one_partition(kafka: KafkaBroker, topic: str)
     kafka.create(topic, 3, retention_ms=-1)
     with pytest.raises(JournalError, match=f"{topic} has 3 partitions, and a log needs one with 1"):
         KafkaJournal(kafka.address, topic)
+
+
+def test_a_log_over_tls_is_named_so(kafka: KafkaBroker, topic: str) -> None:
+    where = f"{quote(kafka.user)}:{quote(kafka.password)}@{kafka.secure_address}/{topic}"
+    address = KafkaAddress.of_url(f"kafkas://{where}?ca={kafka.certificate}")
+    journal = KafkaJournal(kafka.secure_address, topic, settings=address.settings)
+    assert journal.path == f"kafkas://{kafka.secure_address}/{topic}"
+    journal.close()
 
 
 def test_topics_that_are_created_as_the_page_says_are_accepted(kafka: KafkaBroker, topic: str) -> None:
