@@ -108,6 +108,11 @@ class KafkaAddress:
         )
 
     @property
+    def is_secure(self) -> bool:
+        """Whether the connection is over TLS."""
+        return self.settings.get("security.protocol", "").upper().endswith("SSL")
+
+    @property
     def shown(self) -> str:
         """The brokers and the topic, for messages."""
         return f"{self.topic} at {','.join(self.brokers)}"

@@ -189,6 +189,23 @@ def test_a_changed_a_removed_and_an_incomplete_file_are_said(
         read(feeds.open(f"dir:{tmp_path}"))
 
 
+def test_a_file_that_comes_too_late_is_counted_and_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(tmp_path, "1", b"a\n")
+    add(tmp_path, "3", b"c\n")
+    with feeds.open(f"dir:{tmp_path}", FOLLOW) as feed, followed(feed) as reader:
+        assert isinstance(feed, feeds.DirectoryFeed)
+        assert reader.take(2) == [b"a", b"c"]
+        add(tmp_path, "2", b"b\n")
+        wait_until(lambda: feed.late_files == 1, "it is not counted")
+        assert f"{tmp_path / '2'} came when 3 had been read" in caplog.text
+        (tmp_path / "1").unlink()
+        add(tmp_path, "4", b"d\n")
+        assert reader.take(1) == [b"d"]
+    assert feed.late_files == 1
+
+
 def test_a_bad_line_ends_the_stream_after_those_before_it_or_is_skipped(tmp_path: Path) -> None:
     add(tmp_path, "1", b"1\nx\n3\n")
     reader = Reader()

@@ -6,8 +6,10 @@ import csv
 import gzip
 import io
 import json
+import os
 import random
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from penstock.feeds import BadFeed, FeedOptions
 from penstock.feeds.csv_rows import RowSplitter
 from penstock.feeds.lines import BadLines
 from tests.cli.running import Gateway as GatewayProgram
-from tests.feeds.reading import Reader, read
+from tests.feeds.reading import Reader, followed, read
 
 ANYWHERE = "tcp://127.0.0.1:0"
 JSON = FeedOptions(codec="json", format="csv")
@@ -172,6 +174,50 @@ def test_csv_with_a_schema_has_values_and_columns(tmp_path: Path) -> None:
     assert [letter["text"] for letter in letters] == ["x,false", "2,"], "null is not a boolean"
 
 
+def test_a_csv_file_is_followed_while_it_grows_and_over_restarts(tmp_path: Path) -> None:
+    path, marks = tmp_path / "in.csv", Reader().marks
+    follow = FeedOptions(format="csv", codec="json", follow=True)
+
+    def write(text: str) -> None:
+        with path.open("a") as file:
+            file.write(text)
+
+    write("id,who\n1,a\n2,")
+    with feeds.open(f"file:{path}", follow) as feed, followed(feed, marks=marks) as reader:
+        assert reader.take(1) == [{"id": "1", "who": "a"}]
+        write("b\n")
+        assert reader.take(1) == [{"id": "2", "who": "b"}]
+    write("3,c\n")
+    for options in (replace(follow, follow=False), follow):
+        feed = feeds.open(f"file:{path}", options)
+        feed.resume(marks)
+        if options.follow:
+            with followed(feed, marks=marks) as reader:
+                assert reader.take(1) == [{"id": "4", "who": "d"}]
+                path.write_text("id,who\n9,z\n")
+                assert reader.take(1) == [{"id": "9", "who": "z"}]
+        else:
+            assert read(feed, 2, marks) == [{"id": "3", "who": "c"}]
+            write("4,d\n")
+
+
+def test_a_last_row_that_was_taken_without_a_line_break_and_grows_is_an_error(tmp_path: Path) -> None:
+    path, marks = tmp_path / "in.csv", Reader().marks
+    path.write_text("id,who\n1,a")
+    options = FeedOptions(format="csv", codec="json")
+    assert read(feeds.open(f"file:{path}", options), 0, marks) == [{"id": "1", "who": "a"}]
+    for text, more in (("id,who\n1,a", []), ("id,who\n1,a\n2,b\n", [{"id": "2", "who": "b"}])):
+        path.write_text(text)
+        feed = feeds.open(f"file:{path}", options)
+        feed.resume(marks)
+        assert read(feed, 1, dict(marks)) == more
+    path.write_text("id,who\n1,and more\n")
+    feed = feeds.open(f"file:{path}", options)
+    feed.resume(marks)
+    with pytest.raises(ValueError, match="was taken without a line break, and it may grow"):
+        read(feed, 1, marks)
+
+
 # ---------------------------------------------------------------- Parquet
 def table(first: int, count: int) -> pa.Table:
     return pa.table({"id": range(first, first + count), "who": ["me"] * count})
@@ -215,6 +261,34 @@ def test_columns_of_parquet_go_through_a_gateway(tmp_path: Path) -> None:
         ):
             batches = AquiferPublisher(gateway.endpoint, codec="arrow").flux()
             assert [row["id"] for batch in batches for row in batch.to_pylist()] == list(range(2000))
+
+
+def test_a_parquet_file_that_is_removed_is_said_and_the_next_one_is_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for number in range(3):
+        pq.write_table(table(2000 * number, 2000), tmp_path / f"{number}.parquet")
+    options, marks = FeedOptions(format="parquet", codec="json"), Reader().marks
+    reader = Reader(marks)
+    feeds.open(f"dir:{tmp_path}", options)(0).subscribe(reader)
+    reader.subscription.request(1)
+    reader.subscription.cancel()
+    (tmp_path / "0.parquet").unlink()
+    long_ago = 1_000_000_000
+    os.utime(tmp_path, (long_ago, long_ago))
+    feed = feeds.open(f"dir:{tmp_path}", options)
+    feed.resume(marks)
+    reader = Reader(marks)
+    feed(0).subscribe(reader)
+    reader.subscription.request(1)
+    assert "0.parquet was removed before it was read to its end: continuing with the next file" in caplog.text
+    (tmp_path / "2.parquet").unlink()
+    os.utime(tmp_path, (long_ago, long_ago))  # So it is as if the file went after the look at the directory.
+    reader.subscription.request(1_000_000)
+    assert reader.error is None
+    rows = [reader.lines.get() for _ in range(reader.lines.qsize())]
+    assert [row["id"] for row in rows] == list(range(2000, 4000))
+    assert "2.parquet was removed before it was read\n" in caplog.text
 
 
 # ---------------------------------------------------------------- what is wrong

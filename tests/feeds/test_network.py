@@ -255,7 +255,7 @@ def test_a_bad_line_is_skipped_and_counted_if_told_so(bad: bytes, caplog: pytest
         sender.sendall(b'{"n": 1}\n' + bad + b'\n{"n": 2}\n')
         assert [next(lines), next(lines)] == [{"n": 1}, {"n": 2}]
         assert source.bad.skipped == 1
-    assert "this line is skipped (bad lines so far: 1)" in caplog.text
+    assert "; it is skipped (1 so far)" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -148,6 +148,27 @@ def test_a_name_that_is_given_gets_what_is_pending_for_it_although_the_journal_i
             wait_until(lambda: pending(client) == 0, "entries stay pending")
 
 
+def test_another_group_does_not_read_the_stream_again_into_the_same_log(
+    server: RedisServer, client: redis.Redis
+) -> None:
+    values = add(client, range(10))
+    marks: dict[str, str] = {}
+    with feeds.open(url(server, "&field=value")) as feed, followed(feed, marks=marks) as reader:
+        assert reader.take(10) == values
+    other = url(server, "&field=value").replace("group=g", "group=h")
+    with feeds.open(other) as feed:
+        feed.resume(marks)
+        with pytest.raises(
+            BadFeed, match=r"was read as the group g, .* write \?group=g, or take a new journal"
+        ):
+            feed.flux().collect_list().block(PATIENCE)
+    with feeds.open(url(server, "&field=value")) as feed:
+        feed.resume({**marks, "redis:0/readings/h": "1-0 name", "redis:0/readings/x/g": "1-0 name"})
+        with followed(feed) as reader:
+            more = add(client, range(10, 12))
+            assert reader.take(2) == more
+
+
 def test_without_a_field_a_record_is_an_object_of_all_fields(
     server: RedisServer, client: redis.Redis
 ) -> None:

@@ -4,26 +4,47 @@ import secrets
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
 import pytest
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from penstock.aquifer import AquiferPublisher
-from tests.cli.running import Gateway, penstock
+from penstock.aquifer.log import Cursor
+from tests.cli.running import PATIENCE, Gateway, penstock
+from tests.feeds.brokers import wait_until
 from tests.kafka.broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
 
 
+def stored_cursor(kafka: KafkaBroker, topic: str, name: str) -> int | None:
+    """Where a reader is, as the compacted topic of a log has it."""
+    settings = {"bootstrap.servers": kafka.address, "group.id": "onlooker", "enable.partition.eof": True}
+    consumer = Consumer({**settings, "isolation.level": "read_committed"})
+    consumer.assign([TopicPartition(f"{topic}-state", 0, OFFSET_BEGINNING)])
+    found = None
+    while (message := consumer.poll(PATIENCE)) is not None and message.error() is None:
+        if message.key() == f"cursor {name}".encode() and message.value():
+            found = Cursor(*msgspec.msgpack.decode(message.value() or b"")).acknowledged
+    consumer.close()
+    return found
+
+
 def test_a_gateway_that_is_killed_is_continued_by_another_one(kafka: KafkaBroker, tmp_path: Path) -> None:
-    journal = f"kafka://{kafka.address}/log-{secrets.token_hex(4)}"
+    topic = f"log-{secrets.token_hex(4)}"
+    journal = f"kafka://{kafka.address}/{topic}"
     lines = tmp_path / "lines.txt"
     lines.write_text("1\n2\n")
     arguments = ("--source", f"file:{lines}", "--journal", journal, "--stay")
     with Gateway(*arguments) as first:
         reader = AquiferPublisher(first.endpoint, id="reader", stop=2)
         assert list(reader.flux()) == [b"1", b"2"]
+        # A reader acknowledges before the log has its cursor: whoever is killed in between reads again.
+        wait_until(lambda: stored_cursor(kafka, topic, "reader") == 2, "the cursor is not stored")
         first.process.kill()
     lines.write_text("1\n2\n3\n")
     with Gateway(*arguments) as second:
+        assert list(AquiferPublisher(second.endpoint, id="reader", stop=3).flux()) == [b"3"]
         assert list(AquiferPublisher(second.endpoint, stop=3).flux()) == [b"1", b"2", b"3"]
 
 

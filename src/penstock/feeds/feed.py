@@ -125,7 +125,7 @@ class FeedOptions:
                 if self.columns:
                     schema.arrow_schema()
         except ValueError as error:
-            raise BadFeed(f"--codec: {error}") from None
+            raise BadFeed(f"codec={self.codec!r} (--codec): {error}") from None
         if self.columns and not self.has_schema and self.format != "parquet":
             raise BadFeed(
                 "columns=True (--columns) needs a codec with a schema (--codec), such as jsonschema:FILE, "

@@ -282,8 +282,14 @@ class KafkaReader:
     def _failure(self, error: KafkaError) -> Exception:
         if is_refusal(error) or self._errors.refused is not None:
             return BadFeed(f"{self._name} refuses the user: {self._errors.refused or error.str()}")
-        if error.code() == error._FATAL or error.code() == error.FENCED_INSTANCE_ID:
-            return BadFeed(f"{self._name}: another one has the name {self._settings.member} in the group")
+        if error.code() in (error._FATAL, error.FENCED_INSTANCE_ID):
+            # For a fatal error the code is in the text only.
+            if self._settings.member is None or "fenced" not in error.str():
+                return BadFeed(f"{self._name}: {error.str()}")
+            return BadFeed(
+                f"{self._name}: another member of the group {self._settings.group} has the name "
+                f"{self._settings.member}; give each gateway a name of its own with &member=NAME"
+            )
         return ConnectionLost(self._errors.about(error))
 
     # ---------------------------------------------------------------- partitions
@@ -323,7 +329,7 @@ class KafkaReader:
         # A partition that was added later is read from its beginning.
         from_now = self._settings.from_now and not self._positions.any_taken()
         for number in numbers:
-            known[number] = max(self._positions.of(number) or -1, committed.get(number, -1))
+            known[number] = self._positions.start(number, committed.get(number, -1))
             if known[number] < 0:
                 low, high = self._topic.bounds(consumer, number)
                 known[number] = high if from_now else low

@@ -19,23 +19,62 @@ class KafkaPositions:
     stored.
     """
 
-    def __init__(self, prefix: str) -> None:
-        self._prefix = prefix
+    def __init__(self, topic: str, group: str | None) -> None:
+        self._topic_prefix = f"kafka:{topic}/"
+        self._prefix = f"{self._topic_prefix}{group or ''}/"
         self._moved = threading.Condition()
         self._taken: dict[int, int] = {}
         self._stored: dict[int, int] = {}
         self._committed: dict[int, int] = {}
+        self._void: dict[int, int] = {}
+        """Commits of the group that are beyond the end of their partition, and do not count."""
         self._abandoned = False
         self.topic_id: str | None = None
         """The topic that the offsets belong to; one of the same name that is made later has another id."""
+        self._resumed: dict[str, dict[int, int]] = {}
+        """What the journal has, by the id of the topic."""
+        self._replaced: dict[int, list[str]] = {}
+        """The marks of other groups, which go when there is one of ours."""
+        self.other_groups: frozenset[str] = frozenset()
+        """The groups as which the log was read before; an empty name if it was none."""
 
     def resume(self, marks: Mapping[str, str]) -> None:
-        """Take over what the journal has: ``topic-id offset`` under the number of each partition."""
+        """Take over what the journal has: ``topic-id offset`` under the group and the number of a partition.
+
+        The log has what was read as another group, so that counts as well.
+        """
         for name, text in marks.items():
-            if name.startswith(self._prefix) and name.removeprefix(self._prefix).isdecimal():
-                partition = int(name.removeprefix(self._prefix))
-                self.topic_id, _, offset = text.rpartition(" ")
-                self._taken[partition] = self._stored[partition] = int(offset)
+            group, slash, number = name.removeprefix(self._topic_prefix).rpartition("/")
+            if not name.startswith(self._topic_prefix) or not slash or not number.isdecimal():
+                continue
+            partition = int(number)
+            topic_id, _, offset = text.rpartition(" ")
+            known = self._resumed.setdefault(topic_id, {})
+            known[partition] = max(int(offset), known.get(partition, _NEVER))
+            if not name.startswith(self._prefix):
+                self._replaced.setdefault(partition, []).append(name)
+                self.other_groups |= {group}
+
+    def identify(self, topic_id: str) -> str | None:
+        """The topic has this id. Returns the id of the topic that was read, if it was only another one."""
+        with self._moved:
+            if self.topic_id is None:
+                if self._resumed and topic_id not in self._resumed:
+                    return next(iter(self._resumed))
+                # Partitions that have an older id had no record since the topic was created again.
+                self._taken = self._resumed.get(topic_id, {})
+                self._stored = dict(self._taken)
+            elif self.topic_id != topic_id and self._taken:
+                return self.topic_id
+            self.topic_id = topic_id
+        return None
+
+    def restart(self, topic_id: str) -> None:
+        """The topic is another one now, and nothing of it was read."""
+        with self._moved:
+            self.topic_id = topic_id
+            for offsets in (self._taken, self._stored, self._committed, self._void):
+                offsets.clear()
 
     def of(self, partition: int) -> int | None:
         """The offset after the last record that was given to the gateway; None if there was none."""
@@ -45,22 +84,40 @@ class KafkaPositions:
         """Whether anything was ever read."""
         return bool(self._taken)
 
-    def move(self, partition: int, offset: int) -> None:
-        """Continue there, whatever was taken."""
+    def start(self, partition: int, committed: int) -> int:
+        """Where to start: after what we have read, or what the others of the group have; -1 for neither."""
+        if committed == self._void.get(partition):
+            committed = _NEVER
+        return max(self._taken.get(partition) or _NEVER, committed)
+
+    def move(self, partition: int, offset: int, instead_of: int | None = None) -> None:
+        """Continue there, whatever was taken, and tell the group.
+
+        ``instead_of`` is an offset beyond the end. As long as the group has it, it does not count.
+        """
         with self._moved:
             self._taken[partition] = self._stored[partition] = offset
+            self._committed.pop(partition, None)
+            if instead_of is not None:
+                self._void[partition] = instead_of
 
     def take(self, ends: Mapping[int, int]) -> dict[str, str | None]:
         """Records up to there are given to the gateway; returns the marks to store with them."""
+        marks: dict[str, str | None] = {}
         with self._moved:
             self._taken.update(ends)
-        return {f"{self._prefix}{partition}": f"{self.topic_id} {end}" for partition, end in ends.items()}
+            for partition, end in ends.items():
+                marks[f"{self._prefix}{partition}"] = f"{self.topic_id} {end}"
+                marks.update(dict.fromkeys(self._replaced.pop(partition, ())))
+        return marks
 
     def store(self, ends: Mapping[int, int]) -> None:
         """Records up to there are in the journal; from any thread."""
         with self._moved:
             for partition, end in ends.items():
-                self._stored[partition] = max(end, self._stored.get(partition, _NEVER))
+                # What was taken before a move is stored after it, and does not count any more.
+                if end <= self._taken.get(partition, _NEVER):
+                    self._stored[partition] = max(end, self._stored.get(partition, _NEVER))
             self._moved.notify_all()
 
     def abandon(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from penstock.feeds.connected import ConnectionLost
@@ -25,17 +26,32 @@ PATIENCE: Final = 10.0
 _RECOVERY: Final = 5.0
 """Seconds for a broker that was just started to find the end of its log."""
 
+_NONE: Final[Mapping[int, int]] = MappingProxyType({})
+
 
 class RecordsLost(Exception):
     """Records that come next are not in the topic any more."""
 
-    def __init__(self, text: str, positions: Mapping[int, int], count: int, goes_on_at: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        positions: Mapping[int, int],
+        count: int,
+        goes_on_at: str,
+        *,
+        beyond: Mapping[int, int] = _NONE,
+        topic_id: str | None = None,
+    ) -> None:
         super().__init__(text)
         self.positions = positions
         """Where it could go on, by partition."""
         self.count = count
         """How many offsets are missing, as far as that is known."""
         self.goes_on_at = goes_on_at
+        self.beyond = beyond
+        """The offsets that are beyond the end, by partition."""
+        self.topic_id = topic_id
+        """The id of the topic, if it is another one now."""
 
 
 class KafkaTopic:
@@ -92,16 +108,14 @@ class KafkaTopic:
             raise self._failure(error) from failure
         identity = str(found.topic_id)
         numbers = {each.id for each in found.partitions}
-        positions = self._positions
-        if positions.topic_id not in (None, identity) and positions.any_taken():
-            before, positions.topic_id = positions.topic_id, identity
+        if (before := self._positions.identify(identity)) is not None:
             raise RecordsLost(
                 f"the topic {topic} was deleted and created again (its id was {before}, and is {identity})",
                 dict.fromkeys(numbers, 0),
                 0,
                 "the oldest records of the new topic",
+                topic_id=identity,
             )
-        positions.topic_id = identity
         return numbers
 
     def bounds(self, consumer: Consumer, number: int) -> tuple[int, int]:
@@ -137,10 +151,12 @@ class KafkaTopic:
                     low - offset,
                     f"offset {low}",
                 )
+            reader = "the journal has" if self._positions.of(number) == offset else "the group has read"
             raise RecordsLost(
-                f"{what} ends at offset {high}, and the journal has what came before {offset}: the topic was "
+                f"{what} ends at offset {high}, and {reader} what came before {offset}: the topic was "
                 "truncated",
                 {number: high},
                 0,
                 f"offset {high}",
+                beyond={number: offset},
             )

@@ -96,7 +96,7 @@ class BadLines:
         now = time.monotonic()
         if not self._silent and now - self._told >= _BETWEEN_WARNINGS:
             self._told = now
-            _log.warning("%s; this line is skipped (bad lines so far: %d)", text, self.skipped)
+            _log.warning("%s; it is skipped (%d so far)", text, self.skipped)
         return []
 
 

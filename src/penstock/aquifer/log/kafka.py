@@ -80,7 +80,8 @@ class KafkaJournal(AnnotatedJournal):
     ) -> None:
         require_kafka("journals in Kafka")
         self._address = KafkaAddress.given(brokers, topic, settings or {})
-        self.path = f"kafka://{','.join(self._address.brokers)}/{topic}"
+        scheme = "kafkas" if self._address.is_secure else "kafka"
+        self.path = f"{scheme}://{','.join(self._address.brokers)}/{topic}"
         """Where it is, for messages."""
         self.max_records = a_bound(max_records, "KafkaJournal(max_records)")
         self.max_bytes = a_bound(max_bytes, "KafkaJournal(max_bytes)")
@@ -121,7 +122,8 @@ class KafkaJournal(AnnotatedJournal):
     # ---------------------------------------------------------------- opening
     def _load(self) -> None:
         stored = self._topics.state()
-        state = log_state_in(stored, self.path) or KafkaLogState(FORMAT, secrets.token_hex(6), "", 0, 0, "")
+        found = log_state_in(stored, self.path)
+        state = found or KafkaLogState(FORMAT, secrets.token_hex(6), "", 0, 0, "")
         if state.format == FORMAT_WITH_ZSTD and not knows_zstd():
             raise lacks_zstd(self.path)
         self.epoch, self._codec, self._format = state.epoch, state.codec, state.format
@@ -131,6 +133,13 @@ class KafkaJournal(AnnotatedJournal):
         start = Position(state.first, state.before)
         if not self._read_with_segments(stored, start):
             self._read_everything(start)
+        # Only now: what to do about the topic of another program is something else.
+        if found is None:
+            _, end = self._topics.bounds()
+            if end:
+                raise self._state_is_gone()
+            self._topics.check_partitions()
+        self._topics.check_settings()
         self.first, self.head = self._index.start.offset, self._index.end.offset
         self._cursors = cursors_in(stored)
         self._marks = Marks(marks_in(stored))
@@ -146,7 +155,7 @@ class KafkaJournal(AnnotatedJournal):
         if last is None:
             return False
         oldest = self._index.at(start.offset)
-        if oldest is None or self._topics.oldest() > oldest.place:
+        if oldest is None or self._topics.bounds()[0] > oldest.place:
             return False  # Something else has deleted batches.
         self._recent = BatchSequence(last.position)
         with closing(self._topics.batches(last.place)) as found:
@@ -181,6 +190,15 @@ class KafkaJournal(AnnotatedJournal):
         return JournalDamaged(
             f"the topic of the log {self.path} was deleted and created again, so its records are gone; "
             f"delete {topic}-state as well, which has the cursors of its readers, and a new log begins"
+        )
+
+    def _state_is_gone(self) -> JournalDamaged:
+        # Without the marks, feeds would read again what the log has.
+        topic = self._address.topic
+        return JournalDamaged(
+            f"the topic of the log {self.path} has records, and what {topic}-state had was deleted: the "
+            f"epoch, the cursors of readers, and how far feeds were read; delete {topic} as well, and a new "
+            "log begins"
         )
 
     def _missing(self, found: Position) -> None:

@@ -6,6 +6,7 @@ transaction. The transactional id belongs to the topic: who opens the log fences
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -15,6 +16,7 @@ import msgspec
 from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.kafka_index import BatchPlace
+from penstock.aquifer.log.kafka_topic_settings import LARGEST, created_topics, settings_to_mend
 from penstock.aquifer.records.batch import Batch
 from penstock.kafka import BrokerErrors, KafkaAddress, broker_error, client_settings, is_refusal
 
@@ -27,10 +29,8 @@ __all__ = ["KafkaTopics", "StateChanges", "batch_in"]
 StateChanges = Mapping[str, bytes | None]
 """What to write to the compacted topic, by key; None deletes."""
 
-_LARGEST: Final = 64 * 1024 * 1024
-"""Bytes of a message."""
-_SEGMENT: Final = 64 * 1024 * 1024
-"""Bytes of the files of a topic: Kafka deletes them as a whole."""
+_log = logging.getLogger("penstock.aquifer")
+
 _READ_AHEAD_KIB: Final = 4096
 _TRANSACTION_MS: Final = 60_000
 _HEADER: Final = "penstock"
@@ -81,6 +81,8 @@ class KafkaTopics:
         self._errors = BrokerErrors()
         self._admin: AdminClient = AdminClient(client_settings(address, self._errors))
         self._producer: Producer | None = None
+        self._found: list[str] = []
+        """The topics that were there."""
 
     # ---------------------------------------------------------------- opening
     def create(self) -> None:
@@ -88,26 +90,73 @@ class KafkaTopics:
         from confluent_kafka import KafkaException
         from confluent_kafka.cimpl import NewTopic
 
-        sizes = {"max.message.bytes": str(_LARGEST), "segment.bytes": str(_SEGMENT)}
-        wanted = {
-            self._topic: {**sizes, "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
-            self._state: {
-                "cleanup.policy": "compact",
-                "segment.ms": "600000",
-                "min.cleanable.dirty.ratio": "0.1",
-            },
-        }
         new = [
             NewTopic(name, num_partitions=1, replication_factor=-1, config=config)
-            for name, config in wanted.items()
+            for name, config in created_topics(self._topic, self._state).items()
         ]
-        for made in self._admin.create_topics(new, operation_timeout=self._patience).values():
+        made = self._admin.create_topics(new, operation_timeout=self._patience)
+        for name, creation in made.items():
             try:
-                made.result(self._patience)
+                creation.result(self._patience)
             except (KafkaException, TimeoutError) as error:
                 if broker_error(error).code() != broker_error(error).TOPIC_ALREADY_EXISTS:
                     self._admin.poll(0)
                     raise self.problem(error) from error
+                self._found.append(name)
+
+    def check_settings(self) -> None:
+        """JournalError, with the commands that help, if Kafka would not keep all of the log."""
+        wrong, commands = [], []
+        for name in self._found:
+            settings = self._settings_of(name)
+            if settings is None:
+                continue
+            mended = settings_to_mend(settings, compacted=name == self._state)
+            wrong += [f"{name} has {setting}={settings.get(setting, '')}" for setting in mended]
+            if mended:
+                given = ",".join(f"{setting}={value}" for setting, value in mended.items())
+                commands.append(
+                    f"kafka-configs --bootstrap-server {','.join(self._address.brokers)} --alter "
+                    f"--topic {name} --add-config {given}"
+                )
+        if wrong:
+            raise JournalError(
+                f"Kafka would not keep all of the log {self.name}: {' and '.join(wrong)}; run "
+                f"{' && '.join(commands)}"
+            )
+
+    def _settings_of(self, name: str) -> dict[str, str] | None:
+        """The settings of a topic; None, with a warning, if we may not see them."""
+        from confluent_kafka import KafkaException
+        from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
+
+        resource = ConfigResource(ResourceType.TOPIC, name)
+        asked = self._admin.describe_configs([resource], request_timeout=self._patience)[resource]
+        try:
+            return {setting: str(entry.value) for setting, entry in asked.result(self._patience).items()}
+        except (KafkaException, TimeoutError) as error:
+            if not is_refusal(broker_error(error)):
+                raise self.problem(error) from error
+            _log.warning(
+                "the log %s: the user may not see the settings of the topic %s (DescribeConfigs); make sure "
+                "that %s has retention.ms=-1 and retention.bytes=-1, and %s has cleanup.policy=compact",
+                self.name,
+                name,
+                self._topic,
+                self._state,
+            )
+            return None
+
+    def check_partitions(self) -> None:
+        """JournalError if a topic has more than one partition."""
+        for name in self._found:
+            _, count = self._identity(name)
+            if count != 1:
+                raise JournalError(
+                    f"the topic {name} has {count} partitions, and a log needs one with 1: delete it with "
+                    f"kafka-topics --bootstrap-server {','.join(self._address.brokers)} --delete --topic "
+                    f"{name}, and the gateway creates it"
+                )
 
     def take_over(self) -> None:
         """Begin to write: whoever wrote before is fenced, and what it had not committed is gone."""
@@ -119,8 +168,8 @@ class KafkaTopics:
                 self._errors,
                 transactional_id=f"penstock-journal-{self._topic}",
                 transaction_timeout_ms=_TRANSACTION_MS,
-                message_max_bytes=_LARGEST,
-                queue_buffering_max_kbytes=4 * _LARGEST // 1024,
+                message_max_bytes=LARGEST,
+                queue_buffering_max_kbytes=4 * LARGEST // 1024,
                 linger_ms=0,
             )
         )
@@ -133,15 +182,18 @@ class KafkaTopics:
 
     def topic_id(self) -> str:
         """What Kafka calls the topic with the batches: another one if it is deleted and created again."""
+        return self._identity(self._topic)[0]
+
+    def _identity(self, name: str) -> tuple[str, int]:
+        """The id of a topic, and how many partitions it has."""
         from confluent_kafka import KafkaException, TopicCollection
 
-        described = self._admin.describe_topics(
-            TopicCollection([self._topic]), request_timeout=self._patience
-        )
+        described = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._patience)
         try:
-            return str(described[self._topic].result(self._patience).topic_id)
+            found = described[name].result(self._patience)
         except (KafkaException, TimeoutError) as error:
             raise self.problem(error) from error
+        return str(found.topic_id), len(found.partitions)
 
     # ---------------------------------------------------------------- writing
     def write(self, batches: Sequence[Batch], start: Position, changes: StateChanges) -> list[BatchPlace]:
@@ -258,22 +310,25 @@ class KafkaTopics:
 
     def oldest_place(self, consumer: Consumer) -> int:
         """The place of the oldest message of the log."""
-        from confluent_kafka import TopicPartition
+        return self._bounds(consumer)[0]
 
-        low, _ = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=self._patience)
-        return low
-
-    def oldest(self) -> int:
-        """The same, for who has no consumer."""
+    def bounds(self) -> tuple[int, int]:
+        """The same, and the place of the message that comes next: 0 if there was never one."""
         from confluent_kafka import KafkaException
 
         consumer = self.consumer()
         try:
-            return self.oldest_place(consumer)
+            return self._bounds(consumer)
         except KafkaException as error:
             raise self.problem(error) from error
         finally:
             consumer.close()
+
+    def _bounds(self, consumer: Consumer) -> tuple[int, int]:
+        from confluent_kafka import TopicPartition
+
+        low, high = consumer.get_watermark_offsets(TopicPartition(self._topic, 0), timeout=self._patience)
+        return low, high
 
     def _messages(self, topic: str, place: int) -> Iterator[Message]:
         """From a place to the end, as it is when it is reached."""

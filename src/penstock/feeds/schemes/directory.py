@@ -6,25 +6,21 @@ records, in the same transaction. Files that end with ``.gz`` or ``.zst`` are de
 
 from __future__ import annotations
 
-import fnmatch
 import glob
 import json
 import logging
+import math
 import os
-import re
-import stat
-import threading
 import time
-import zlib
-from bisect import bisect_right
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO, Final, Self, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from penstock.delivery import Delivery, FeedState
-from penstock.feeds.compressed import COMPRESSED, check_packages, incomplete, open_content
+from penstock.feeds.compressed import COMPRESSED, check_packages
 from penstock.feeds.csv_rows import RowSplitter
+from penstock.feeds.directory_files import DirectoryFiles
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
 from penstock.feeds.file_position import fingerprint
 from penstock.feeds.lines import CHUNK, LinePublisher, LineSplitter, portions
@@ -38,12 +34,9 @@ _log = logging.getLogger("penstock.feeds")
 
 _POLL: Final = 0.1
 """Seconds between two looks at a directory that has nothing new."""
-_SETTLED: Final = 2_000_000_000
-"""Nanoseconds since the last change of a directory, after which its time tells whether it changes again."""
-_HEAD: Final = 1024
-"""How many bytes at the beginning of a file are fingerprinted, to recognise it."""
+_BETWEEN_WARNINGS: Final = 1.0
+"""Seconds. A directory of nothing but wrong names must not fill a log file."""
 _MARK: Final = "dir"
-_BEING_WRITTEN: Final = (".tmp", ".part")
 
 
 _Splitter: TypeAlias = LineSplitter | RowSplitter
@@ -62,105 +55,6 @@ class _Place:
     """Whether the file is finished."""
 
 
-class _Files:
-    """The files of a directory, one after the other; the last of them may still grow."""
-
-    def __init__(self, directory: Path, pattern: str) -> None:
-        self.woken = threading.Event()
-        self._directory = directory
-        self._matches = re.compile(fnmatch.translate(pattern)).match
-        self._names: list[str] = []
-        self._listed: tuple[int, int, int] | None = None
-        """The version of the directory that has these names; None if they may have changed meanwhile."""
-        self.name = ""
-        self.position = 0
-        self.head = b""
-        self._file: BinaryIO | None = None
-
-    def next_after(self, name: str) -> str | None:
-        """The name of the file that comes next; OSError if the directory cannot be read."""
-        self._list()
-        later = bisect_right(self._names, name)
-        return self._names[later] if later < len(self._names) else None
-
-    def _list(self) -> None:
-        """List the directory, unless it is as it was: with many files that takes long."""
-        found = self._directory.stat()
-        version = found.st_dev, found.st_ino, found.st_mtime_ns
-        if version == self._listed:
-            return
-        names, is_certain = [], True
-        with os.scandir(self._directory) as entries:
-            for entry in entries:
-                if self._is_wanted(entry.name):
-                    if _is_file(entry):
-                        names.append(entry.name)
-                    elif entry.is_symlink():
-                        is_certain = False  # What it points to may come without a change here.
-        self._names = sorted(names)
-        # A file that comes within the same tick of the clock does not change the time of the directory.
-        is_certain = is_certain and time.time_ns() - found.st_mtime_ns > _SETTLED
-        self._listed = version if is_certain else None
-
-    def _is_wanted(self, name: str) -> bool:
-        if name.startswith(".") or name.endswith(_BEING_WRITTEN):
-            return False
-        return self._matches(name) is not None
-
-    def open(self, name: str) -> None:
-        """Read this file from its beginning."""
-        opened = open_content(self._directory / name)
-        self.close()
-        self._file = opened
-        self.name, self.position, self.head = name, 0, b""
-
-    def read(self, most: int = CHUNK) -> bytes:
-        """The next bytes of the content; none at the end."""
-        assert self._file is not None
-        try:
-            chunk = self._file.read(most)
-        except (EOFError, OSError, zlib.error) as error:
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise incomplete(self._directory / self.name, error) from None
-        if len(self.head) < _HEAD:
-            self.head += chunk[: _HEAD - len(self.head)]
-        self.position += len(chunk)
-        return chunk
-
-    @property
-    def is_truncated(self) -> bool:
-        """Whether the file has become shorter than what was read of it."""
-        assert self._file is not None
-        return not self.name.endswith(COMPRESSED) and os.fstat(self._file.fileno()).st_size < self.position
-
-    @property
-    def is_replaced(self) -> bool:
-        """Whether its name belongs to another file by now; one that was removed is not replaced."""
-        assert self._file is not None
-        here = os.fstat(self._file.fileno())
-        try:
-            there = (self._directory / self.name).stat()
-        except OSError:
-            return False
-        return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
-
-    def wake(self) -> None:
-        self.woken.set()
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-
-
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:
-        return False  # A link that leads to itself, or to where nothing can be seen.
-
-
 class DirectoryFeed(Feed):
     """A directory. With ``follow``, the feed waits for new files, and for more of the last one."""
 
@@ -171,6 +65,11 @@ class DirectoryFeed(Feed):
         self._pattern = pattern
         self._options = options
         self._resumed = _Place()
+        self.late_files = 0
+        """How many files came with names before that of the last one that was read; they are not read."""
+        self._told = -math.inf
+        self._grows = False
+        """Whether a file that was read to its end can have more rows later."""
         if options.format == "parquet":
             check_parquet()
         try:
@@ -183,7 +82,8 @@ class DirectoryFeed(Feed):
     @classmethod
     def of_file(cls, path: str, options: FeedOptions) -> Self:
         """One file, compressed or not of lines: a directory of which only this file counts."""
-        if options.follow:
+        grows = options.format == "csv" and not path.endswith(COMPRESSED)
+        if options.follow and not grows:
             raise BadFeed(
                 f"follow=True (--follow) waits for more lines of a file, and {path} is complete when it is "
                 f"there; write dir:{os.path.dirname(path) or '.'} to wait for more files"
@@ -196,6 +96,7 @@ class DirectoryFeed(Feed):
             raise BadFeed(f"cannot read {path}: {error.strerror}; check the path in file:{path}") from None
         feed = cls(os.path.dirname(path) or ".", options, glob.escape(os.path.basename(path)))
         feed.name = path
+        feed._grows = grows
         return feed
 
     def resume(self, marks: Mapping[str, str]) -> None:
@@ -206,19 +107,22 @@ class DirectoryFeed(Feed):
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return the lines that are not in the journal yet, in deliveries of some hundred lines at most."""
         read = self._parquet_deliveries if self._options.format == "parquet" else self._deliveries
-        return LinePublisher(lambda: _Files(self._directory, self._pattern), read)
+        return LinePublisher(lambda: DirectoryFiles(self._directory, self._pattern), read)
 
     # ---------------------------------------------------------------- reading
-    def _deliveries(self, files: _Files) -> Iterator[Delivery]:
+    def _deliveries(self, files: DirectoryFiles) -> Iterator[Delivery]:
         try:
             last = self._resumed
+            if self._grows and last.done and last.name:
+                self._check_last_row(last)
+                last = replace(last, done=False)
             splitter = None if last.done else self._continued(files, last)
             name = last.name
             while not files.woken.is_set():
                 if splitter is not None:
                     yield from self._read(files, splitter)
                 try:
-                    later = files.next_after(name)
+                    later = self._next_after(files, name)
                 except OSError as error:
                     self._gone(error)
                     files.woken.wait(_POLL)
@@ -248,21 +152,21 @@ class DirectoryFeed(Feed):
         finally:
             files.close()
 
-    def _opened(self, files: _Files, name: str) -> _Splitter:
+    def _opened(self, files: DirectoryFiles, name: str) -> _Splitter:
         files.open(name)
         options = self._options
         if options.format == "csv":
             return RowSplitter(options, self._bad, label=str(self._path(name)))
         return LineSplitter(options.max_line, options.decoder(), self._bad, label=str(self._path(name)))
 
-    def _opened_if_there(self, files: _Files, name: str) -> _Splitter | None:
+    def _opened_if_there(self, files: DirectoryFiles, name: str) -> _Splitter | None:
         try:
             return self._opened(files, name)
         except FileNotFoundError:
             _log.warning("%s was removed before it was read", self._path(name))
             return None
 
-    def _replaced(self, files: _Files, splitter: _Splitter) -> _Splitter:
+    def _replaced(self, files: DirectoryFiles, splitter: _Splitter) -> _Splitter:
         """Continue in the file that has this name now: after what was read, if it begins with the same."""
         position, head = files.position - splitter.pending, files.head
         began = head[:position]
@@ -274,6 +178,22 @@ class DirectoryFeed(Feed):
             _log.warning("%s was replaced; reading it from its beginning", self._path(files.name))
             return self._opened(files, files.name)
         return new
+
+    def _next_after(self, files: DirectoryFiles, name: str) -> str | None:
+        """The name of the file that comes next; a file that has come too late is counted, with a warning."""
+        later = files.next_after(name)
+        late, now = files.late(name), time.monotonic()
+        self.late_files += len(late)
+        if late and now - self._told >= _BETWEEN_WARNINGS:
+            self._told = now
+            _log.warning(
+                "%s came when %s had been read, and its name comes before that, so it is not read (%d such "
+                "files so far); give a new file a later name",
+                self._path(late[0]),
+                name,
+                self.late_files,
+            )
+        return later
 
     def _gone(self, error: OSError) -> None:
         """Without ``follow`` this is an error. With it the directory may come back, as a server does."""
@@ -288,7 +208,7 @@ class DirectoryFeed(Feed):
             self.state = FeedState("up")
             _log.warning("%s can be read again", self.name)
 
-    def _continued(self, files: _Files, place: _Place) -> _Splitter | None:
+    def _continued(self, files: DirectoryFiles, place: _Place) -> _Splitter | None:
         """Skip what the journal has; None if the file is gone."""
         try:
             splitter = self._opened(files, place.name)
@@ -307,7 +227,21 @@ class DirectoryFeed(Feed):
             )
         return splitter
 
-    def _read(self, files: _Files, splitter: _Splitter) -> Iterator[Delivery]:
+    def _check_last_row(self, place: _Place) -> None:
+        """ValueError if a row that was taken without its line break can be the beginning of a longer one."""
+        if not place.position or not self._path(place.name).exists():
+            return
+        with self._path(place.name).open("rb") as file:
+            file.seek(place.position - 1)
+            last, following = file.read(1), file.read(1)
+        is_complete = last == b"\n" or following in (b"\r", b"\n")
+        if not is_complete and (following or self._options.follow):
+            raise ValueError(
+                f"the last row of {self._path(place.name)} was taken without a line break, and it may grow. "
+                "Give the file a new journal"
+            )
+
+    def _read(self, files: DirectoryFiles, splitter: _Splitter) -> Iterator[Delivery]:
         """What there is now."""
         while not files.woken.is_set() and (chunk := files.read()):
             start = files.position - len(chunk)
@@ -319,18 +253,18 @@ class DirectoryFeed(Feed):
                 if error is not None:
                     raise error
 
-    def _finished(self, files: _Files, splitter: _Splitter) -> Delivery:
+    def _finished(self, files: DirectoryFiles, splitter: _Splitter) -> Delivery:
         """The last line, which needs no newline, and that the file is done."""
         return self._delivery(files, list(splitter.finish()), files.position, done=True)
 
-    def _parquet_deliveries(self, files: _Files) -> Iterator[Delivery]:
+    def _parquet_deliveries(self, files: DirectoryFiles) -> Iterator[Delivery]:
         """Rows of one complete file after the other; a position is the number of a row."""
         last = self._resumed
         name = last.name
-        wanted = None if last.done or not self._path(name).exists() else name
+        wanted = None if last.done else name
         while not files.woken.is_set():
             try:
-                wanted = wanted or files.next_after(name)
+                wanted = wanted or self._next_after(files, name)
             except OSError as error:
                 self._gone(error)
                 files.woken.wait(_POLL)
@@ -345,7 +279,12 @@ class DirectoryFeed(Feed):
                 return
 
     def _rows_of(self, name: str, place: _Place) -> Iterator[Delivery]:
-        rows = ParquetRows(self._path(name), self._options, self._bad)
+        try:
+            rows = ParquetRows(self._path(name), self._options, self._bad)
+        except FileNotFoundError:
+            how = "" if place.done else " to its end: continuing with the next file"
+            _log.warning("%s was removed before it was read%s", self._path(name), how)
+            return
         try:
             digest = fingerprint(rows.tail)
             if not place.done:
@@ -361,7 +300,7 @@ class DirectoryFeed(Feed):
         finally:
             rows.close()
 
-    def _delivery(self, files: _Files, records: list[Any], position: int, *, done: bool) -> Delivery:
+    def _delivery(self, files: DirectoryFiles, records: list[Any], position: int, *, done: bool) -> Delivery:
         head = files.head[:position]
         place = _Place(files.name, position, len(head), fingerprint(head), done)
         return Delivery(records, {_MARK: json.dumps(asdict(place))})
@@ -370,7 +309,7 @@ class DirectoryFeed(Feed):
         return self._directory / name
 
 
-def _pass_over(files: _Files, splitter: _Splitter, position: int) -> None:
+def _pass_over(files: DirectoryFiles, splitter: _Splitter, position: int) -> None:
     """Read up to a position, or to the end if that comes first, and make no records of it."""
     while files.position < position and (passed := files.read(min(CHUNK, position - files.position))):
         if isinstance(splitter, RowSplitter):

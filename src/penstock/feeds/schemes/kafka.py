@@ -55,7 +55,7 @@ class KafkaFeed(ConnectedFeed):
         self._settings = settings
         self._decode = options.decoder()
         self._longest = options.max_line
-        self._positions = KafkaPositions(f"kafka:{address.topic}/{settings.group or ''}/")
+        self._positions = KafkaPositions(address.topic, settings.group)
         self._has_demand = False
         self._ending = threading.Lock()
         """For the three that follow: a subscriber may leave, and a program close, on any thread."""
@@ -73,6 +73,15 @@ class KafkaFeed(ConnectedFeed):
     def resume(self, marks: Mapping[str, str]) -> None:
         """Continue after the records that are in the journal."""
         self._positions.resume(marks)
+        others = " and ".join(map(_as_group, sorted(self._positions.other_groups)))
+        if others:
+            _log.warning(
+                "%s: the log has what was read %s; it is continued %s, where that ended. To read the topic "
+                "again, take a new journal",
+                self.name,
+                others,
+                _as_group(self._settings.group or ""),
+            )
 
     def close(self) -> None:
         """Tell the group what is in the journal, and leave it."""
@@ -132,8 +141,10 @@ class KafkaFeed(ConnectedFeed):
                 ) from lost
             self.lost_records += lost.count
             _log.warning("%s: %s; it goes on with %s", self.name, lost, lost.goes_on_at)
+            if lost.topic_id is not None:
+                self._positions.restart(lost.topic_id)
             for number, offset in lost.positions.items():
-                self._positions.move(number, offset)
+                self._positions.move(number, offset, lost.beyond.get(number))
             raise ConnectionLost(str(lost)) from lost
         finally:
             self._has_demand = False
@@ -207,6 +218,10 @@ class KafkaFeed(ConnectedFeed):
             _, milliseconds = message.timestamp()
             timestamp = milliseconds * 1000 if milliseconds >= 0 else None
         return made if key is None and timestamp is None else Record(made, key=key, timestamp=timestamp)
+
+
+def _as_group(group: str) -> str:
+    return f"as the group {group}" if group else "without a group"
 
 
 def _bytes(key: object) -> bytes | None:

@@ -12,8 +12,9 @@ import secrets
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.delivery import Delivery
@@ -22,6 +23,7 @@ from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.lines import LineTooLong
 from penstock.feeds.redis_entries import READ_ENTRIES, EntryId, entry_id, id_text
+from penstock.feeds.redis_node import WAIT, RedisNode
 from penstock.feeds.registry import FeedAddress, FeedUrl, Scheme
 
 if TYPE_CHECKING:
@@ -35,10 +37,8 @@ _PORT: Final = 6379
 _ENTRIES: Final = 256
 _BYTES: Final = 256 * 1024
 """A delivery has at most so many entries, and ends with the entry that exceeds so many bytes."""
-_WAIT: Final = 5.0
-"""Seconds after which a read that found nothing is repeated: it shows that the line is alive."""
-_PATIENCE: Final = 10.0
-"""Seconds for connecting, and for an answer."""
+_REDIRECTS: Final = 5
+"""How often a cluster may send us to another node in a row."""
 _ACKNOWLEDGED: Final = 1000
 """How many ids are in one XACK."""
 
@@ -86,9 +86,14 @@ class RedisFeed(ConnectedFeed):
         self._settings = settings
         self._options = options
         self._decode = options.decoder()
-        self._mark = f"redis:{settings.database}/{address.path}/{settings.group}"
+        self._node = RedisNode(address, settings.database, tls=settings.tls, ca=settings.ca)
+        self._marks = f"redis:{settings.database}/{address.path}/"
+        """How the marks of this stream begin."""
+        self._mark = f"{self._marks}{settings.group}"
         """Its text has our name in the group, and the last id that this name has taken."""
         self._consumer = settings.consumer
+        self._other_group: str | None = None
+        """The group as which the log was read, if it was never this one."""
         self._is_named = False
         """Whether the journal has our name."""
         self._taken: EntryId = (0, 0)
@@ -101,6 +106,10 @@ class RedisFeed(ConnectedFeed):
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Continue after the last entry that is in the journal, under the name that is there."""
+        if self._mark not in marks:
+            others = [it.removeprefix(self._marks) for it in marks if it.startswith(self._marks)]
+            # One with a slash may be of another stream.
+            self._other_group = next((group for group in others if "/" not in group), None)
         last, _, name = marks.get(self._mark, "").partition(" ")
         if name and name == (self._settings.consumer or name):
             # The entries that another name has taken say nothing about those that are pending for this one.
@@ -111,11 +120,14 @@ class RedisFeed(ConnectedFeed):
         """Join the group; yield what it gave to us before, and then what is new."""
         from redis import exceptions
 
+        if self._other_group is not None:
+            raise BadFeed(
+                f"{self.name}: the log was read as the group {self._other_group}, and the group "
+                f"{self._settings.group} would read all of the stream again into the same log; write "
+                f"?group={self._other_group}, or take a new journal"
+            )
         try:
-            async with self._client() as client:
-                with _understood():
-                    await self._join(client)
-                _heed_cancel()
+            async with self._joined() as client:
                 self.connected()
                 self._safe = asyncio.Event()
                 if not self._is_named:
@@ -135,7 +147,10 @@ class RedisFeed(ConnectedFeed):
                     await asyncio.wait([acknowledging])
         except exceptions.AuthenticationError as error:
             raise BadFeed(f"{self.name} refuses the user or the password: {error}") from error
+        except exceptions.MovedError as moved:
+            raise ConnectionLost(f"the cluster has moved the stream to {self._node.move(moved)}") from moved
         except (exceptions.ConnectionError, exceptions.TimeoutError) as error:
+            self._node.go_back()
             raise ConnectionLost(str(error) or type(error).__name__) from error
         except exceptions.ResponseError as error:
             for code, reason in _FATAL.items():
@@ -180,7 +195,7 @@ class RedisFeed(ConnectedFeed):
         groups = await client.xinfo_groups(self._address.path)
         name = self._settings.group.encode()
         last = next((it["last-delivered-id"] for it in groups if it["name"] == name), b"0-0")
-        await client.xread({self._address.path: last}, count=1, block=round(_WAIT * 1000))
+        await client.xread({self._address.path: last}, count=1, block=round(WAIT * 1000))
 
     def _is_new(self, key: bytes, fields: Sequence[bytes] | None) -> bool:
         number = entry_id(key.decode())
@@ -192,6 +207,8 @@ class RedisFeed(ConnectedFeed):
             self._missing(1)
             self._acknowledged_later([key])
             return False
+        if len(fields) % 2:
+            raise ValueError(f"the entry {key.decode()} has a field without a value")
         return True
 
     def _missing(self, count: int) -> None:
@@ -263,34 +280,22 @@ class RedisFeed(ConnectedFeed):
 
     # ---------------------------------------------------------------- connecting
     @asynccontextmanager
-    async def _client(self) -> AsyncIterator[Redis]:
-        from redis.asyncio import Redis, SSLConnection
-        from redis.asyncio.connection import Connection, ConnectionPool
-        from redis.asyncio.retry import Retry
-        from redis.backoff import NoBackoff
+    async def _joined(self) -> AsyncIterator[Redis]:
+        """A client of the server that has the stream, as a member of the group."""
+        from redis import exceptions
 
-        address, settings = self._address, self._settings
-        secure: dict[str, Any] = {"ssl_ca_certs": settings.ca} if settings.tls else {}
-        pool: Any = ConnectionPool(
-            SSLConnection if settings.tls else Connection,
-            **secure,
-            host=address.host,
-            port=address.port,
-            db=settings.database,
-            username=address.user or None,
-            password=address.password,
-            socket_connect_timeout=_PATIENCE,
-            socket_timeout=_WAIT + _PATIENCE,
-            socket_keepalive=True,
-            retry=Retry(NoBackoff(), 0),
-            client_name="penstock",
-        )
-        client = Redis(connection_pool=pool)
-        try:
-            yield client
-        finally:
-            await client.aclose()
-            await pool.disconnect()
+        for _ in range(_REDIRECTS):
+            async with self._node.client() as client:
+                try:
+                    with _understood():
+                        await self._join(client)
+                    _heed_cancel()
+                except exceptions.MovedError as moved:
+                    self._node.move(moved)
+                    continue
+                yield client
+                return
+        raise ConnectionLost("the nodes of the cluster do not agree on which of them has the stream")
 
     async def _join(self, client: Redis) -> None:
         from redis import exceptions
@@ -350,6 +355,8 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     except ModuleNotFoundError as error:
         raise BadFeed("feeds of Redis need redis: pip install 'penstock-streams[redis]'") from error
     address, given = url.address(_PORT), url.parameters
+    if (password := url.secret("password-file")) is not None:
+        address = replace(address, password=password)
     if not address.path:
         raise BadFeed(f"{url.shown} names no stream; write {url.scheme}://HOST/STREAM?group=NAME")
     group, start = given.get("group", ""), given.get("from", "start")
@@ -362,6 +369,8 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     database = given.get("db", "0")
     if not database.isdecimal():
         raise BadFeed(f"{url.shown}: db={database} is not a number")
+    if "ca" in given and not Path(given["ca"]).is_file():
+        raise BadFeed(f"{url.shown}: there is no file {given['ca']}")
     settings = RedisSettings(
         group=group,
         field=given.get("field"),
@@ -388,6 +397,7 @@ SCHEMES = tuple(
             "from": "where a new group begins: start (the first entry) or now",
             "consumer": "the name in the group; without it, one that the journal keeps",
             "db": "the number of the database: 0",
+            "password-file": "a file with the password of the user in the URL",
             **({"ca": "a file with the certificates to trust"} if name == "rediss" else {}),
         },
     )
