@@ -63,6 +63,9 @@ examples:
   penstock gateway --stream orders=tcp-listen://127.0.0.1:9000 --stream clicks=stdin --journal logs/
                                      two streams, each with a log of its own: penstock tail
                                      tcp://127.0.0.1:5556/clicks reads the second
+  penstock gateway --stream orders=kafka://127.0.0.1:9092/orders --stream app=file:app.jsonl --journal logs/
+      --codec json --stream-option orders.codec=avro:orders.avsc --stream-option app.follow
+                                     options for one of them: the orders are Avro, the others JSON
   penstock gateway --source stdin --metrics 127.0.0.1:9100 --otlp http://localhost:4318 --log-format json
                                      figures for Prometheus and OpenTelemetry, and messages as JSON
   penstock gateway --keygen gateway  make gateway.key and gateway.pub
