@@ -120,7 +120,7 @@ def test_a_wrong_request_is_told_while_it_is_looked_for() -> None:
         ({"start": datetime(2026, 1, 31)}, "has no time zone; write datetime"),
         ({"start": NOON, "group": "g"}, r"LogReader\.offset_at\(\) finds"),
         ({"start": NOON, "dialect": "plain"}, "do not go together: it has no offsets"),
-        ({"start": "noon"}, "give an offset, 'earliest', 'latest' or a datetime"),
+        ({"start": "noon"}, "give an offset, a datetime, 'earliest' or 'latest'"),
     ],
 )
 def test_what_cannot_be_found_is_refused_at_once(given: dict[str, Any], says: str) -> None:

@@ -38,8 +38,12 @@ def avro(tmp_path: Path) -> str:
             "has an endpoint: give it as",
         ),
         ("file:x", {"codec": "yaml"}, "'yaml' is not a codec"),
-        ("dir:x", {"feed": FeedOptions(format="parquet", columns=True)}, "nothing says which: Pipeline"),
-        (Flux.just(1), {"codec": "arrow"}, "nothing says which: Pipeline"),
+        (
+            "dir:x",
+            {"feed": FeedOptions(format="parquet", columns=True)},
+            "Spark has to know which; write Pipeline",
+        ),
+        (Flux.just(1), {"codec": "arrow"}, "Spark has to know which; write Pipeline"),
     ],
 )
 def test_what_contradicts_is_refused_where_it_is_written(source: Any, given: Any, says: str) -> None:

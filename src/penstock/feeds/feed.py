@@ -70,11 +70,12 @@ class FeedOptions:
     on_bad_line: OnBadLine | None = option(
         None,
         choices=("fail", "skip", "dead-letter"),
-        shown="fail; udp: skip",
+        shown="depends on the feed",
         help="what happens to a line that is too long, or that the codec cannot read. fail: the stream ends "
         "with an error; with tcp-listen, only the sender of the line is disconnected. skip: the line is left "
         "out, counted and reported. dead-letter: it is kept, with the reason, in the stream dead-letters, "
-        "from which `penstock gateway replay` can put it back",
+        "from which `penstock gateway replay` can put it back. By default, feeds that can tell the sender "
+        "refuse the line, udp skips it, and others keep it as a dead letter, or with the codec bytes fail",
     )
     follow: bool = option(
         False,

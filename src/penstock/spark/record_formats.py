@@ -42,8 +42,8 @@ def format_of(codec: str, *, has_schema: bool, columns: bool = False) -> RecordF
     if columns or codec == "arrow":
         if not (has_schema or has_own_schema):
             raise ValueError(
-                'Arrow batches are read with their columns, and nothing says which: Pipeline(…, schema="id '
-                'bigint, price double")'
+                "Arrow batches have columns, and Spark has to know which; write "
+                'Pipeline(…, schema="id bigint, price double")'
             )
         return RecordFormat({"value": "arrow"}, None if has_schema else codec)
     if kind in ("avro", "protobuf"):

@@ -127,7 +127,7 @@ class AquiferPublisher(Publisher[Any]):
             _check_start(start, group, dialect)
             start = None
         elif start is not None and not _is_offset(start) and start not in ("earliest", "latest"):
-            raise ValueError(f"start={start!r}: give an offset, 'earliest', 'latest' or a datetime")
+            raise ValueError(f"start={start!r}: give an offset, a datetime, 'earliest' or 'latest'")
         if stop is not None and not _is_offset(stop):
             raise ValueError(f"stop={stop!r}: give an offset")
         if acknowledge not in ("auto", "manual", "each"):

@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock import feeds
-from penstock.aquifer import Journal, JournalOptions, KafkaJournal, MemoryJournal, SqliteJournal
+from penstock.aquifer import (
+    Journal,
+    JournalOptions,
+    KafkaJournal,
+    MemoryJournal,
+    OnBadRecord,
+    SqliteJournal,
+)
 from penstock.cli.errors import CommandError
 from penstock.cli.gateway.stream_options import OptionsOfStream, StreamOption, check_stream_options
 from penstock.endpoint import check_stream_name
@@ -38,6 +45,11 @@ class ServedStream:
         """What it serves, for people."""
         what = self.feed.name if self.feed is not None else "what others write"
         return f"{self.name} ({what})" if self.name else what
+
+    @property
+    def on_bad_record(self) -> OnBadRecord:
+        """What happens to an element that cannot become a record."""
+        return self.feed.on_bad_record if self.feed is not None else self.options.feed.on_bad_line or "fail"
 
     @property
     def refuses_lines(self) -> bool:
@@ -102,7 +114,7 @@ def _feed(name: str, url: str, options: feeds.FeedOptions, opened: ExitStack) ->
     if url == WRITERS:
         return None
     try:
-        feed = feeds.open(url, options)
+        feed = feeds.open(url, options.with_dead_letters())
     except feeds.FeedError as error:
         code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
         writers = f" or {WRITERS}" if isinstance(error, feeds.UnknownScheme) else ""

@@ -102,7 +102,7 @@ class GatewayCommandOptions:
         metavar="NAME.OPTION[=VALUE]",
         parse=parse_stream_option,
         help="an option that holds for one stream, as in orders.codec=json or app.follow; may be given "
-        "several times. It can be any option of the source and of the log, except --journal, and compress",
+        "several times. It can be any option of the source or of the log, except --journal, or compress",
     )
     stay: bool = option(False, help="keep serving after the end of the source")
     quiet: bool = option(False, help="show no progress")
@@ -239,9 +239,9 @@ def _stream_options(one: ServedStream) -> StreamOptions:
         one.feed,
         journal=one.journal,
         codec=feed.stored_codec,
-        # Dead letters can be replayed, and that is writing.
+        # Dead letters can be replayed, and that is writing: nobody may do so unless they were asked for.
         writable=feed.on_bad_line == "dead-letter" or one.feed is None,
-        on_bad_record=feed.on_bad_line or "fail",
+        on_bad_record=one.on_bad_record,
         compress=one.options.gateway.compress,
     )
 
@@ -335,6 +335,18 @@ def _told_of_end(gateway: Gateway, streams: Sequence[ServedStream], stay: bool) 
     return f"{what}; serving {until}"
 
 
+def _told_of_bad_lines(gateway: Gateway, streams: Sequence[ServedStream]) -> str:
+    count, policies = gateway.skipped, {one.on_bad_record for one in streams}
+    if not count:
+        return ""
+    lines = "1 bad line" if count == 1 else f"{count:,} bad lines"
+    if "dead-letter" not in policies:
+        return f", {lines} skipped"
+    if "skip" in policies:
+        return f", {lines} skipped or kept as dead letters"
+    return f", {lines} {'is a dead letter' if count == 1 else 'are dead letters'}"
+
+
 def _finish(
     gateway: Gateway,
     streams: Sequence[ServedStream],
@@ -354,10 +366,9 @@ def _finish(
         whereabouts = "they were only in memory, and are gone"
     reason = "source failed" if failure is not None else "everything is served"
     reason = "interrupted" if interruption.signal is not None else reason
-    what = "are dead letters" if gateway.dead_letters else "skipped"
-    skipped = f", {gateway.skipped:,} bad lines {what}" if gateway.skipped else ""
     view.close(
-        f"{reason}: {taken:,} records taken{skipped}, {served:,} served; {whereabouts}",
+        f"{reason}: {taken:,} records taken{_told_of_bad_lines(gateway, streams)}, {served:,} served; "
+        f"{whereabouts}",
         reason=reason,
         taken=taken,
         skipped=gateway.skipped,
