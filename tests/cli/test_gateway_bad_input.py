@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.aquifer import SqliteJournal
+from penstock.aquifer import AquiferPublisher, SqliteJournal
 from penstock.cli import main
 from tests.cli.running import Gateway, penstock
 
@@ -108,7 +108,7 @@ def test_a_wrong_public_key_of_the_gateway(
 def test_a_bad_line_names_the_option_that_leaves_it_out(tmp_path: Path) -> None:
     source = tmp_path / "lines.jsonl"
     source.write_text('{"n": 1}\nnot JSON\n')
-    with Gateway("--source", f"file:{source}", "--codec", "json") as gateway:
+    with Gateway("--source", f"file:{source}", "--codec", "json", "--on-bad-line", "fail") as gateway:
         tail = penstock("tail", gateway.endpoint)
         assert gateway.end() == 1
 
@@ -116,6 +116,22 @@ def test_a_bad_line_names_the_option_that_leaves_it_out(tmp_path: Path) -> None:
     assert tail.stderr.startswith("penstock tail: the source of the gateway failed: ValueError: line 2: JSON")
     (failed,) = (line for line in gateway.said if "the source failed: " in line)
     assert "(--on-bad-line skip leaves such a line out, and dead-letter keeps it)" in failed
+
+
+def test_a_line_that_is_not_json_does_not_end_the_stream_and_is_kept(tmp_path: Path) -> None:
+    source, journal = tmp_path / "lines.jsonl", tmp_path / "lines.db"
+    source.write_text('{"n": 1}\nnot JSON\n{"n": 3}\n')
+    with Gateway("--source", f"file:{source}", "--codec", "json", "--journal", str(journal)) as gateway:
+        letters = AquiferPublisher(f"{gateway.endpoint}/dead-letters", codec="json").flux()
+        assert [letter["text"] for letter in letters] == ["not JSON"]
+        replayed = penstock("gateway", "replay", f"{gateway.endpoint}/dead-letters", "--yes")
+        assert penstock("tail", gateway.endpoint).stdout == '{"n":1}\n{"n":3}\n'
+        assert gateway.end() == 0
+
+    assert ", 1 bad line is a dead letter, " in gateway.said[-1]
+    assert replayed.returncode == 1, "nobody may write unless --on-bad-line says so"
+    assert "--on-bad-line dead-letter to replay dead letters" in replayed.stderr
+    assert (tmp_path / "lines.db.dead-letters").exists()
 
 
 def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

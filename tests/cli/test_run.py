@@ -166,7 +166,7 @@ def test_beside_a_gateway_that_leaves_at_the_end_it_ends_well(app: Path) -> None
 def test_a_gateway_whose_source_failed_is_a_failure(app: Path) -> None:
     lines, out = app.parent / "lines", app.parent / "parquet"
     lines.write_text('{"n": 1}\nnot json\n')
-    with Gateway("--source", f"file:{lines}", "--codec", "json") as gateway:
+    with Gateway("--source", f"file:{lines}", "--codec", "json", "--on-bad-line", "fail") as gateway:
         app.write_text(BESIDE_A_GATEWAY.format(endpoint=gateway.endpoint, out=str(out)))
         with Run(str(app), "--checkpoint", str(app.parent / "state"), "--master", "local[2]") as program:
             assert program.end(LONG) == 1

@@ -99,7 +99,7 @@ from penstock.aquifer.records import (
 from penstock.aquifer.records.arrow import from_arrow_stream, to_arrow_stream
 from penstock.aquifer.records.compression import expanded
 from penstock.aquifer.records.dead_letter import dead_letter
-from penstock.aquifer.records.schemas import EncodedRecord, SchemaCodec, open_schema
+from penstock.aquifer.records.schemas import EncodedRecord, SchemaCodec, SchemaReference, open_schema
 from penstock.aquifer.records.schemas.columns import ColumnCodec
 from penstock.aquifer.security import (
     AccessList,
@@ -227,6 +227,7 @@ __all__ = [
     "ReplayableSource",
     "Right",
     "SchemaCodec",
+    "SchemaReference",
     "SenderStatus",
     "SessionStatus",
     "SourceFailed",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 from penstock.arguments import a_count
@@ -70,11 +70,12 @@ class FeedOptions:
     on_bad_line: OnBadLine | None = option(
         None,
         choices=("fail", "skip", "dead-letter"),
-        shown="fail; udp: skip",
+        shown="depends on the feed",
         help="what happens to a line that is too long, or that the codec cannot read. fail: the stream ends "
         "with an error; with tcp-listen, only the sender of the line is disconnected. skip: the line is left "
         "out, counted and reported. dead-letter: it is kept, with the reason, in the stream dead-letters, "
-        "from which `penstock gateway replay` can put it back",
+        "from which `penstock gateway replay` can put it back. By default, feeds that can tell the sender "
+        "refuse the line, udp skips it, and others keep it as a dead letter, or with the codec bytes fail",
     )
     follow: bool = option(
         False,
@@ -106,11 +107,15 @@ class FeedOptions:
         flag=None,
         help="let a feed listen where other machines reach it; at the command line this is --insecure",
     )
+    default_policy: OnBadLine = "fail"
+    """What happens to a bad line if ``on_bad_line`` is None, and the feed has no better default."""
 
     def __post_init__(self) -> None:
         self._check_codec()
-        if self.on_bad_line not in (None, "fail", "skip", "dead-letter"):
-            raise BadFeed(f"on_bad_line={self.on_bad_line!r} is not known; write fail, skip or dead-letter")
+        for name in ("on_bad_line", "default_policy"):
+            policy = getattr(self, name)
+            if policy not in ("fail", "skip", "dead-letter") and (name, policy) != ("on_bad_line", None):
+                raise BadFeed(f"{name}={policy!r} is not known; write fail, skip or dead-letter")
         if self.restart not in (None, "never", "on-failure", "always"):
             raise BadFeed(f"restart={self.restart!r} is not known; write never, on-failure or always")
         a_count(self.max_line, "max_line")
@@ -160,9 +165,18 @@ class FeedOptions:
 
         return ColumnCodec(open_schema(self.codec))
 
-    def bad_lines(self, default: OnBadLine = "fail") -> BadLines:
-        """Return a new count of bad lines, with the policy that was chosen or this default."""
-        return BadLines(self.on_bad_line or default)
+    def with_dead_letters(self) -> FeedOptions:
+        """The same options, for a gateway: unless a policy was chosen, a bad line becomes a dead letter.
+
+        Lines of bytes stay as they are: they can only be too long.
+        """
+        if self.codec == "bytes" and self.format in (None, "lines"):
+            return self
+        return replace(self, default_policy="dead-letter")
+
+    def bad_lines(self, default: OnBadLine | None = None) -> BadLines:
+        """Return a new count of bad lines, with the policy that was chosen, or this default of the feed."""
+        return BadLines(self.on_bad_line or default or self.default_policy)
 
     def decoder(self) -> Decode | None:
         """Return what makes an element of a line; None if the line itself is the element."""
@@ -186,6 +200,8 @@ class Feed(ABC):
 
     name: str
     """What to call it on a screen."""
+    opened_with: FeedOptions | None = None
+    """The options, if :func:`penstock.feeds.open` has opened it."""
     note: str | None = None
     """Something that the user should know at the start."""
     bad: BadLines | None = None
@@ -209,6 +225,23 @@ class Feed(ABC):
     def flux(self, journalled: int = 0) -> Flux[Any]:
         """Return the records, for a program without a gateway; those that were taken count as safe."""
         return Flux.from_publisher(self(journalled)).flat_map_iterable(_records_in)
+
+    @property
+    def on_bad_record(self) -> OnBadLine:
+        """What its gateway should do with an element that cannot become a record.
+
+        ::
+
+            Gateway(feed, codec=feed.opened_with.stored_codec, on_bad_record=feed.on_bad_record)
+        """
+        if self.opened_with is None:
+            return self.bad.policy if self.bad is not None else "fail"
+        if self.opened_with.on_bad_line is not None:
+            return self.opened_with.on_bad_line
+        # A sender that is told of a bad line is not told what no column can hold: the gateway finds that out.
+        if self.bad is None or (self.bad.policy == "fail" and self.opened_with.columns):
+            return self.opened_with.default_policy
+        return self.bad.policy
 
     @property
     def skipped(self) -> int:

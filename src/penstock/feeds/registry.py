@@ -208,7 +208,9 @@ def open(url: str, options: FeedOptions | None = None) -> Feed:
                 place = _without_secrets(url).partition(scheme.separator)[0]
                 # The value may be a secret under a name with a slip.
                 raise BadFeed(f"{place}: {given + ('=…' if equals else '')!r} is not known; {where}")
-    return scheme.open(FeedUrl(url, name, rest, frozenset(flags), parameters), options)
+    feed = scheme.open(FeedUrl(url, name, rest, frozenset(flags), parameters), options)
+    feed.opened_with = options
+    return feed
 
 
 def register(scheme: Scheme) -> None:

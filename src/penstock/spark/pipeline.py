@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.aquifer import Endpoint
 from penstock.arguments import a_function
+from penstock.feeds import FeedOptions
 from penstock.spark.checkpoints import check_whole
 from penstock.spark.errors import BadCheckpoint, QueryFailed, is_from_spark, reason_of
 from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
@@ -52,11 +53,16 @@ class Pipeline:
     * a function that takes the number of records that the journal already has, and returns a Publisher of
       the rest;
     * the endpoint of a gateway, ``"tcp://127.0.0.1:5556"``;
-    * the URL of a feed (:mod:`penstock.feeds`), such as a file of lines, ``"file:app.log"``.
+    * the URL of a feed (:mod:`penstock.feeds`), such as a file of lines, ``"file:app.log"``; ``feed`` has its
+      options: ``Pipeline("file:app.log", feed=FeedOptions(follow=True, codec="json"))``;
+    * a feed that :func:`penstock.feeds.open` has opened, and that you close.
 
     With a ``schema``, records are objects, and their fields become columns: dictionaries from a Publisher,
-    JSON from a feed or an endpoint. Without one, the columns are endpoint, offset, timestamp, key and value.
-    ``codec`` says what the elements of a Publisher are: ``"bytes"``, ``"text"`` or ``"json"``.
+    JSON from a feed or an endpoint. Without one, the columns are those of the codec's schema, as of
+    ``"avro:orders.avsc"``, if it has one; otherwise they are endpoint, offset, timestamp, key and value.
+    ``codec`` says what the records are: ``"bytes"``, ``"text"``, ``"json"``, ``"msgpack"``, ``"arrow"``, or
+    with the file of a schema ``"jsonschema:FILE"``, ``"avro:FILE"`` or ``"protobuf:FILE"``. A feed has
+    ``"text"`` by default.
 
     A *sink* is one of
 
@@ -83,6 +89,8 @@ class Pipeline:
     host: str | None = None
     """An address of this machine that the executors of a cluster can reach. A source or a sink in this
     process listens there, without keys. Not needed with a ``local`` master."""
+    feed: FeedOptions | None = None
+    """How the feed is read whose URL is the source. ``tcp://`` is then the feed of this name."""
 
     def __post_init__(self) -> None:
         self._source_end()  # Raises here, where the mistake is.
@@ -94,7 +102,12 @@ class Pipeline:
     def _source_end(self) -> PipelineSource:
         options = dict(self.options or {})
         return PipelineSource(
-            self.source, schema=self.schema, codec=self.codec, options=options, host=self.host
+            self.source,
+            schema=self.schema,
+            codec=self.codec,
+            options=options,
+            feed=self.feed,
+            host=self.host,
         )
 
     def through(self, step: Callable[[DataFrame], DataFrame]) -> Pipeline:
@@ -299,6 +312,14 @@ class RunningPipeline:
             observer = Observer(*looks, looks=looks)
         """
         return {**self._source.looks(), **self._sink.looks()}
+
+    @property
+    def dead_letters(self) -> str | None:
+        """Where the records are that the codec of a feed could not read: the endpoint of a stream.
+
+        None if they are not kept. After the end of the pipeline they are in a file beside its checkpoint.
+        """
+        return self._source.dead_letters
 
     # ---------------------------------------------------------------- the end
     def stop(self) -> None:

@@ -27,7 +27,8 @@ from penstock.aquifer import (
     probe,
 )
 from penstock.spark.options import SinkOptions, SourceOptions
-from penstock.spark.queries import listen_address, reported_offsets
+from penstock.spark.queries import ListenAddress, listen_address, reported_offsets
+from penstock.spark.record_formats import RecordFormat, format_of
 from penstock.spec import Publisher, Subscriber, Subscription
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ _GOODBYE: Final = 10.0
 
 
 class PipelineSource:
-    """Where the records come from: a Publisher, the endpoint of a gateway, or the URL of a feed."""
+    """Where the records come from: a Publisher, the endpoint of a gateway, or a feed."""
 
     def __init__(
         self,
@@ -55,14 +56,14 @@ class PipelineSource:
         schema: str | None,
         codec: str | None,
         options: dict[str, str],
+        feed: feeds.FeedOptions | None = None,
         host: str | None = None,
     ) -> None:
         self._schema = schema
         self._host = host
-        self._codec = codec or ("bytes" if schema is None else "json")
         self._options = options
         self._endpoint: str | None = None
-        self._feed: str | None = None
+        self._url: str | None = None
         self._source: Publisher[Any] | Callable[[int], Publisher[Any]] | None = None
         self._gateway: Gateway | None = None
         self._logs: dict[str, LogReader] = {}
@@ -70,21 +71,62 @@ class PipelineSource:
         self._ended: dict[str, str | None] = {}
         """Those of them whose streams have ended, and why, if their source failed."""
         self._asked = 0.0
-        if isinstance(source, str) and source.startswith("tcp://"):
-            self._endpoint = source
-        elif isinstance(source, str) and source.partition(":")[0] in feeds.known_schemes():
-            self._feed, self._codec = source, "text"
-        elif isinstance(source, str):
-            raise ValueError(
-                f"the source {source!r} is not known: give a Publisher, the endpoint of a gateway "
-                "(tcp://127.0.0.1:5556) or a feed such as file:readings.txt (see penstock.feeds)"
-            )
+        if isinstance(source, str):
+            self._name_source(source, feed)
         elif isinstance(source, Publisher) or callable(source):
             self._source = source
         else:
             raise TypeError(
                 f"Pipeline() needs a Publisher, a function that returns one, or a string, not {source!r}"
             )
+        self._feed_options = self._options_of_feed(codec, feed)
+        self._codec = codec or ("bytes" if schema is None else "json")
+        self._format = self._record_format()
+
+    def _name_source(self, source: str, feed: feeds.FeedOptions | None) -> None:
+        if source.startswith("tcp://") and feed is None:
+            self._endpoint = source
+        elif source.partition(":")[0] in feeds.known_schemes():
+            self._url = source
+        else:
+            raise ValueError(
+                f"the source {source!r} is not known: give a Publisher, the endpoint of a gateway "
+                "(tcp://127.0.0.1:5556) or a feed such as file:readings.txt (see penstock.feeds)"
+            )
+
+    def _options_of_feed(self, codec: str | None, feed: feeds.FeedOptions | None) -> feeds.FeedOptions | None:
+        """How the feed is read, or was opened; None if the source is not a feed, or one without options."""
+        if feed is not None and not isinstance(feed, feeds.FeedOptions):
+            raise TypeError(f"Pipeline(feed=…) needs FeedOptions(…), not {feed!r}")
+        if self._url is not None:
+            if feed is not None and codec is not None:
+                raise ValueError("give the codec of a feed once: Pipeline(…, feed=FeedOptions(codec=…))")
+            return (feed or feeds.FeedOptions(codec=codec or "text")).with_dead_letters()
+        if feed is not None:
+            if isinstance(self._source, feeds.Feed):
+                raise ValueError("Pipeline(feed=…): this feed is open; give the options to feeds.open()")
+            raise ValueError(
+                "Pipeline(feed=…) is for the URL of a feed, and the source is not one; write "
+                'Pipeline("file:app.log", feed=FeedOptions(follow=True))'
+            )
+        opened = self._source.opened_with if isinstance(self._source, feeds.Feed) else None
+        if opened is not None and codec not in (None, opened.codec):
+            raise ValueError(
+                f"Pipeline(codec={codec!r}): the feed was opened with the codec {opened.codec!r}; leave the "
+                "codec out"
+            )
+        return opened
+
+    def _record_format(self) -> RecordFormat:
+        given = {name.lower() for name in self._options}
+        if "endpoint" in given:
+            raise ValueError("Pipeline(options=…) has an endpoint: give it as the source of the pipeline")
+        if "value" in given:
+            return RecordFormat()  # The options say how Spark reads the records.
+        has_schema, feed = self._schema is not None, self._feed_options
+        if feed is None:
+            return format_of(self._codec, has_schema=has_schema)
+        return format_of(feed.codec, has_schema=has_schema, columns=feed.columns)
 
     @property
     def is_endpoint(self) -> bool:
@@ -95,27 +137,43 @@ class PipelineSource:
         """Start a gateway if the source needs one, and return the DataFrame of the records."""
         reader = spark.readStream.format("aquifer")
         if self._endpoint is None:
-            address = listen_address(spark, self._host)
-            source = self._source if self._feed is None else _opened(self._feed, closing)
-            journal = SqliteJournal(folder / "source.db")
-            self._gateway = Gateway(
-                source,
-                journal=journal,
-                codec=self._codec,
-                control=address.control,
-                allow_remote=address.allow_remote,
-            )
+            self._gateway = self._own_gateway(listen_address(spark, self._host), folder, closing)
             endpoint = closing.enter_context(self._gateway).endpoint
             reader = reader.option("leaseSeconds", f"{_A_WEEK:.0f}").option("waitSeconds", "0.2")
         else:
             endpoint = self._endpoint
             self._logs = self._connected(endpoint, closing)
-        if self._source is not None:
+        if self._source is not None and not isinstance(self._source, feeds.Feed):
             reader = reader.option("mode", "FAILFAST")  # Its elements come from this program, not from afar.
-        reader = reader.option("endpoint", endpoint).options(**self._options)
-        if self._schema is not None:
-            return reader.schema(self._schema).option("value", "json").load()
-        return reader.option("value", "string" if self._codec == "text" else "binary").load()
+        reader = reader.options(**self._format.options).options(**self._options).option("endpoint", endpoint)
+        columns = self._schema or self._format.schema()
+        return reader.load() if columns is None else reader.schema(columns).load()
+
+    def _own_gateway(self, address: ListenAddress, folder: Path, closing: ExitStack) -> Gateway:
+        source = self._source
+        if self._url is not None and self._feed_options is not None:
+            source = _opened(self._url, self._feed_options, closing)
+        return Gateway(
+            source,
+            journal=SqliteJournal(folder / "source.db"),
+            codec=self._codec if self._feed_options is None else self._feed_options.stored_codec,
+            on_bad_record=source.on_bad_record if isinstance(source, feeds.Feed) else "fail",
+            writable=self._lets_replay and not address.allow_remote,
+            control=address.control,
+            allow_remote=address.allow_remote,
+        )
+
+    @property
+    def _lets_replay(self) -> bool:
+        """Whether dead letters were asked for: then they can be replayed, and that is writing."""
+        return self._feed_options is not None and self._feed_options.on_bad_line == "dead-letter"
+
+    @property
+    def dead_letters(self) -> str | None:
+        """The endpoint of the stream with the records that the codec of the feed could not read."""
+        if self._gateway is None or not self._gateway.dead_letters:
+            return None
+        return f"{self._gateway.endpoint}/{self._gateway.dead_letters[0]}"
 
     def _connected(self, endpoint: str, closing: ExitStack) -> dict[str, LogReader]:
         options = SourceOptions.of({**self._options, "endpoint": endpoint})
@@ -310,11 +368,11 @@ class _SubscriberRelay:
             self._subscription.join(_GOODBYE)
 
 
-def _opened(url: str, closing: ExitStack) -> feeds.Feed:
+def _opened(url: str, options: feeds.FeedOptions, closing: ExitStack) -> feeds.Feed:
     path = Path(url.removeprefix("file:"))
-    if url.startswith("file:") and not path.is_file():
+    if url.startswith("file:") and not path.exists():
         raise FileNotFoundError(f"the source file:{path} is not there: check the path")
-    return closing.enter_context(feeds.open(url, feeds.FeedOptions(codec="text")))
+    return closing.enter_context(feeds.open(url, options))
 
 
 def _ended_for(query: StreamingQuery) -> list[str]:

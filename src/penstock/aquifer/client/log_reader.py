@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Final, NamedTuple, Self
 
@@ -114,6 +114,7 @@ class LogReader:
         within: int | None = None,
         report: QueryReport | None = None,
         patience: float | None = None,
+        while_waiting: Callable[[], object] | None = None,
     ) -> LogState:
         """Return the state of the log.
 
@@ -133,7 +134,8 @@ class LogReader:
         ``report`` tells the gateway about the last batch of the query that reads under ``name``, for the
         gateway's status.
 
-        ``patience`` replaces the reader's own for this call.
+        ``patience`` replaces the reader's own for this call. ``while_waiting`` is called several times a
+        second until the answer is there; it may raise.
         """
         if name is not None and not name:
             raise ValueError("state(name=''): give a name that is not empty, or None")
@@ -153,7 +155,7 @@ class LogReader:
                 report=report if report is not None else UNSET,
             )
         )
-        answer = self._connection.ask(question, patience=patience, held=wait)
+        answer = self._connection.ask(question, patience=patience, held=wait, while_waiting=while_waiting)
         details = extension(answer.x) if isinstance(answer, OnSubscribe) else None
         if details is None or details.first is UNSET or details.head is UNSET or details.status is UNSET:
             raise ProtocolViolation(f"the gateway at {self._endpoint} speaks the plain dialect only")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Iterable
-from typing import Any
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 from msgspec import UNSET
 
@@ -13,6 +14,7 @@ from penstock.aquifer.client.connection import GatewayConnection, gateway_endpoi
 from penstock.aquifer.client.elements import Unpacker
 from penstock.aquifer.client.group import GroupSubscription
 from penstock.aquifer.client.keys import key_list
+from penstock.aquifer.client.log_reader import LogReader
 from penstock.aquifer.client.metrics import Deficit, Metrics
 from penstock.aquifer.client.partition_subscription import PartitionSubscription
 from penstock.aquifer.client.recipient import Recipient
@@ -33,6 +35,8 @@ from penstock.streams.spi import PublisherSource, flux_of, meters_for_new_stream
 
 __all__ = ["AquiferPublisher"]
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
 
 class AquiferPublisher(Publisher[Any]):
     """Reads the log of a gateway; every subscriber has a subscription, and a connection, of its own.
@@ -48,11 +52,13 @@ class AquiferPublisher(Publisher[Any]):
 
     The endpoint of a named stream is ``"tcp://127.0.0.1:5556/orders"``; without a name it is the default one.
 
-    ``start`` is ``"earliest"``, ``"latest"`` or an offset. With an ``id`` the gateway keeps a cursor for this
-    subscriber, for ``lease`` seconds after it last heard of it; then ``start`` is needed only to begin
-    elsewhere. The source waits for a slow subscriber, unless ``keep=False`` makes it an optional reader. An
-    optional reader that is too slow misses records: it fails with :class:`~penstock.aquifer.Overtaken`, or
-    with ``on_gap`` it is told, and continues at the oldest record that is left.
+    ``start`` is ``"earliest"``, ``"latest"``, an offset, or a time: with a ``datetime`` that has a time zone,
+    the first record is the first one of that time or later, or the next one if there is none yet. With an
+    ``id`` the gateway keeps a cursor for this subscriber, for ``lease`` seconds after it last heard of it;
+    then ``start`` is needed only to begin elsewhere. The source waits for a slow subscriber, unless
+    ``keep=False`` makes it an optional reader. An optional reader that is too slow misses records: it fails
+    with :class:`~penstock.aquifer.Overtaken`, or with ``on_gap`` it is told, and continues at the oldest
+    record that is left.
 
     With ``keys`` only the records with one of these keys come: the gateway leaves the others out, and they
     count as passed. A key is bytes, or text in UTF-8.
@@ -81,7 +87,7 @@ class AquiferPublisher(Publisher[Any]):
         id: str | None = None,
         group: str | None = None,
         partitions: int | None = None,
-        start: int | str | None = None,
+        start: int | str | datetime | None = None,
         stop: int | None = None,
         epoch: str | None = None,
         keys: Iterable[bytes | str] | None = None,
@@ -115,8 +121,13 @@ class AquiferPublisher(Publisher[Any]):
             a_count(partitions, f"AquiferPublisher({partitions=!r})")
             if group is None:
                 raise ValueError(f"{partitions=!r} needs group=…: only a reader group has partitions")
-        if start is not None and not _is_offset(start) and start not in ("earliest", "latest"):
-            raise ValueError(f"start={start!r}: give an offset, 'earliest' or 'latest'")
+        self._starts_at = start if isinstance(start, datetime) else None
+        """The time to start at; its offset is looked for when somebody subscribes."""
+        if isinstance(start, datetime):
+            _check_start(start, group, dialect)
+            start = None
+        elif start is not None and not _is_offset(start) and start not in ("earliest", "latest"):
+            raise ValueError(f"start={start!r}: give an offset, a datetime, 'earliest' or 'latest'")
         if stop is not None and not _is_offset(stop):
             raise ValueError(f"stop={stop!r}: give an offset")
         if acknowledge not in ("auto", "manual", "each"):
@@ -191,6 +202,7 @@ class AquiferPublisher(Publisher[Any]):
             acknowledge=self._acknowledge,
             pending=self._pending(),
             letters=None if self._redelivery.dead_letters is None else self._letters,
+            find_start=None if self._starts_at is None else self._find_start,
         )
         self._subscriptions.add(subscription)
         subscription.start()
@@ -243,6 +255,16 @@ class AquiferPublisher(Publisher[Any]):
         )
         GroupSubscription(subscriber, connection, group, self._partitions, fields, make).start()
 
+    def _find_start(self, while_waiting: Callable[[], object]) -> int | str:
+        assert self._starts_at is not None, "otherwise there is nothing to find"
+        instant = (self._starts_at - _EPOCH) // timedelta(microseconds=1)
+        endpoint, patience = str(self._endpoint), self._options.patience
+        with LogReader(endpoint, patience=patience, curve=self._curve) as log:
+            state = log.state(while_waiting=while_waiting)
+            offset = log.offset_at(instant, state=state, format=self._options.formats[0])
+        # The oldest record may be gone by the time that we ask for it.
+        return "earliest" if offset <= state.first else offset
+
     def _unpacker(self) -> Unpacker:
         return Unpacker(self._codec, records=self._records, batches=self._batches)
 
@@ -285,6 +307,18 @@ def _check_for_group(others: dict[str, object], keep: bool, acknowledge: str, di
         )
     if dialect == "plain":
         raise ValueError("group=… and dialect='plain' do not go together: the plain dialect has no groups")
+
+
+def _check_start(start: datetime, group: str | None, dialect: str) -> None:
+    if start.tzinfo is None:
+        raise ValueError(f"start={start!r} has no time zone; write datetime(…, tzinfo=timezone.utc)")
+    if group is not None:
+        raise ValueError(
+            "group=… and start=datetime(…) do not go together: the members would look for the offset one by "
+            "one. Give the group an offset, which LogReader.offset_at() finds"
+        )
+    if dialect == "plain":
+        raise ValueError("start=datetime(…) and dialect='plain' do not go together: it has no offsets")
 
 
 def _is_offset(value: Any) -> bool:

@@ -14,6 +14,8 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -44,6 +46,10 @@ _TAKES_ITS_TIME = 1.0
 """If the subscriber took longer than this many seconds, the silence was its own."""
 
 
+class _Left(Exception):
+    """The subscriber has cancelled while the gateway was being asked where to start."""
+
+
 class AquiferSubscription:
     """The Subscription of an :class:`~penstock.aquifer.AquiferPublisher`."""
 
@@ -59,13 +65,19 @@ class AquiferSubscription:
         acknowledge: str,
         pending: PendingRecords | None = None,
         letters: Callable[[PendingRecords, AquiferSubscription], LetterWriter] | None = None,
+        find_start: Callable[[Callable[[], object]], int | str] | None = None,
     ) -> None:
-        """Made by ``AquiferPublisher.subscribe``."""
+        """Made by ``AquiferPublisher.subscribe``.
+
+        ``find_start`` asks the gateway where to start, before anything else. It calls the function that it
+        gets now and then, which raises when the subscriber has cancelled.
+        """
         self._recipient = recipient
         self._demand = recipient.demand
         self._side = side
         self._sockets = sockets
         self._unpacker = unpacker
+        self._find_start = find_start
         self._waiting: deque[Chunk] = deque()
         """Elements that have arrived and were not requested yet: never more than the window."""
         self._pending = pending
@@ -211,7 +223,9 @@ class AquiferSubscription:
     def _run(self) -> None:
         side, sockets = self._side, self._sockets
         try:
-            self._driver.do(side.start(time.monotonic()))
+            self._ask_where_to_start()
+            if not self._over():
+                self._driver.do(side.start(time.monotonic()))
             while not self._over():
                 self._deliver()
                 self._acknowledgements.note(self._side.reader)
@@ -238,6 +252,15 @@ class AquiferSubscription:
             self._recipient.let_go()
             sockets.close()
             self._closed()
+
+    def _ask_where_to_start(self) -> None:
+        if self._find_start is not None:
+            with suppress(_Left):
+                self._side.options = replace(self._side.options, start=self._find_start(self._go_on))
+
+    def _go_on(self) -> None:
+        if self._recipient.cancelled or self._illegal is not None:
+            raise _Left
 
     def _over(self) -> bool:
         """Whether there is nothing left to signal but the end."""

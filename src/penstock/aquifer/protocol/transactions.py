@@ -419,7 +419,8 @@ class Transactions:
 
 
 _NOT_WRITABLE: Final = (
-    "this gateway reads a source of its own, and accepts no records: start it with writable=True"
+    "this gateway reads a source of its own, and accepts no records: start it with writable=True (at the "
+    "command line --source writers, or --on-bad-line dead-letter to replay dead letters)"
 )
 
 

@@ -27,7 +27,8 @@ Put the dead letters of a running gateway back into the stream that they come fr
 the codec of the stream; one that is still wrong stays where it is, and the command says why. A letter that
 was replayed is not replayed again, so the same command can be repeated, also after it was killed.
 
-The stream has to be open. If its source has ended, start the gateway on the same journal with --source
+The stream has to be open, on a gateway that was started with --on-bad-line dead-letter: without it, bad lines
+are kept, and nobody can write. If the source has ended, start the gateway on the same journal with --source
 writers --on-bad-line dead-letter, and replay then. With keys, this needs the right to read and to write.
 """
 _EXAMPLES = """\

@@ -9,8 +9,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from penstock import feeds
-from penstock.aquifer import Journal, JournalOptions, KafkaJournal, MemoryJournal, SqliteJournal
+from penstock.aquifer import (
+    Journal,
+    JournalOptions,
+    KafkaJournal,
+    MemoryJournal,
+    OnBadRecord,
+    SqliteJournal,
+)
 from penstock.cli.errors import CommandError
+from penstock.cli.gateway.stream_options import OptionsOfStream, StreamOption, check_stream_options
 from penstock.endpoint import check_stream_name
 from penstock.kafka import KafkaAddress, is_kafka_url
 
@@ -30,12 +38,18 @@ class ServedStream:
     feed: feeds.Feed | None
     """None if others write to it."""
     journal: Journal
+    options: OptionsOfStream
 
     @property
     def shown(self) -> str:
         """What it serves, for people."""
         what = self.feed.name if self.feed is not None else "what others write"
         return f"{self.name} ({what})" if self.name else what
+
+    @property
+    def on_bad_record(self) -> OnBadRecord:
+        """What happens to an element that cannot become a record."""
+        return self.feed.on_bad_record if self.feed is not None else self.options.feed.on_bad_line or "fail"
 
     @property
     def refuses_lines(self) -> bool:
@@ -68,23 +82,31 @@ def parse_stream(text: str) -> str:
 def open_streams(
     source: str | None,
     named: Sequence[str],
-    feed: feeds.FeedOptions,
-    journal: JournalOptions,
+    options: OptionsOfStream,
+    own: Sequence[StreamOption],
     opened: ExitStack,
 ) -> list[ServedStream]:
-    """Open the feeds first and then the journals, so that a wrong command line leaves nothing behind."""
+    """Open the feeds first and then the journals, so that a wrong command line leaves nothing behind.
+
+    ``own`` are the options of single streams.
+    """
     wanted = [(name, url) for name, _, url in (each.partition("=") for each in named)]
     names = [name for name, _ in wanted]
     if len(set(names)) < len(names):
         raise CommandError(f"--stream: each stream has a name of its own, not {', '.join(names)}")
+    check_stream_options(names, own)
     if source is not None:
         wanted.insert(0, ("", source))
-    sources = [(name, url, _feed(name, url, feed, opened)) for name, url in wanted]
-    if named and journal.path is not None and not is_kafka_url(journal.path):
-        _make_directory(journal.path)
+    served = [(name, url, options.of(name, own)) for name, url in wanted]
+    for _, _, its in served:
+        if its.journal.max_age is not None and its.journal.path is None:
+            raise CommandError("--max-age needs a journal in a file: --journal PATH.db")
+    sources = [(name, url, its, _feed(name, url, its.feed, opened)) for name, url, its in served]
+    if named and options.journal.path is not None and not is_kafka_url(options.journal.path):
+        _make_directory(options.journal.path)
     return [
-        ServedStream(name, url, fed, opened.enter_context(closing(_journal(name, journal))))
-        for name, url, fed in sources
+        ServedStream(name, url, fed, opened.enter_context(closing(_journal(name, its.journal))), its)
+        for name, url, its, fed in sources
     ]
 
 
@@ -92,7 +114,7 @@ def _feed(name: str, url: str, options: feeds.FeedOptions, opened: ExitStack) ->
     if url == WRITERS:
         return None
     try:
-        feed = feeds.open(url, options)
+        feed = feeds.open(url, options.with_dead_letters())
     except feeds.FeedError as error:
         code = 1 if isinstance(error, feeds.FeedUnavailable) else 2
         writers = f" or {WRITERS}" if isinstance(error, feeds.UnknownScheme) else ""

@@ -17,7 +17,6 @@ from penstock.aquifer import (
     GatewayStatus,
     JournalError,
     JournalOptions,
-    OnBadRecord,
     StreamOptions,
     generate_keys,
     save_keys,
@@ -32,6 +31,7 @@ from penstock.cli.dashboard.server import (
 from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.served import WRITERS, ServedStream, open_streams, parse_stream
+from penstock.cli.gateway.stream_options import OptionsOfStream, StreamOption, parse_stream_option
 from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
 from penstock.cli.logs import CommandLog, LogOptions, without_secrets
 from penstock.cli.parser import section
@@ -93,8 +93,16 @@ class GatewayCommandOptions:
         metavar="NAME=SOURCE",
         parse=parse_stream,
         help="a stream of this name, in place of --source; may be given several times. It is served at "
-        "tcp://HOST:PORT/NAME, the first one also without a name. The other options hold for each; --journal "
-        "is a directory",
+        "tcp://HOST:PORT/NAME, the first one also without a name. The other options hold for each, unless "
+        "--stream-option says otherwise; --journal is a directory",
+    )
+    stream_option: tuple[StreamOption, ...] = option(
+        (),
+        repeated=True,
+        metavar="NAME.OPTION[=VALUE]",
+        parse=parse_stream_option,
+        help="an option that holds for one stream, as in orders.codec=json or app.follow; may be given "
+        "several times. It can be any option of the source or of the log, except --journal, or compress",
     )
     stay: bool = option(False, help="keep serving after the end of the source")
     quiet: bool = option(False, help="show no progress")
@@ -136,8 +144,6 @@ def _check(options: GatewayCommandOptions) -> None:
         raise CommandError("--curve and --curve-control go together: keys, and the endpoint that needs them")
     if keys.curve is not None and keys.allow is None:
         raise CommandError("--curve needs --allow: a directory with the .pub files of the clients, or a list")
-    if options.journal.max_age is not None and options.journal.path is None:
-        raise CommandError("--max-age needs a journal in a file: --journal PATH.db")
 
 
 def _make_keys(path: str) -> int:
@@ -166,7 +172,8 @@ def _run(options: GatewayCommandOptions) -> int:
     with Interruption(reloads=curve is not None) as interruption, ExitStack() as opened:
         # First whatever can be wrong with the command line, so that nothing is left half open.
         feed_options = replace(options.feed, allow_remote=options.gateway.allow_remote)
-        streams = open_streams(options.source, options.stream, feed_options, options.journal, opened)
+        for_all = OptionsOfStream(feed_options, options.journal, options.gateway)
+        streams = open_streams(options.source, options.stream, for_all, options.stream_option, opened)
         heads = {one.name: one.journal.head for one in streams}
         view = _view(options)
         opened.enter_context(CommandLog(options.log, "gateway", view.note))
@@ -212,29 +219,31 @@ def _curve(keys: KeyOptions) -> CurveServer | None:
 def _gateway(
     options: GatewayCommandOptions, streams: Sequence[ServedStream], curve: CurveServer | None
 ) -> Gateway:
-    codec, only = options.feed.stored_codec, streams[0]
-    keeps = options.feed.on_bad_line == "dead-letter"
-    on_bad: OnBadRecord = options.feed.on_bad_line or "fail"
+    only = streams[0]
     try:
         if not only.name:
-            # Dead letters can be replayed, and that is writing.
-            writable = keeps or only.feed is None
-            settings = replace(options.gateway, codec=codec, writable=writable, on_bad_record=on_bad)
-            return Gateway(only.feed, journal=only.journal, curve=curve, options=settings)
-        named = {
-            one.name: StreamOptions(
-                one.feed,
-                journal=one.journal,
-                codec=codec,
-                writable=keeps or one.feed is None,
-                on_bad_record=on_bad,
-                compress=options.gateway.compress,
+            own = _stream_options(only)
+            settings = replace(
+                options.gateway, codec=own.codec, writable=own.writable, on_bad_record=own.on_bad_record
             )
-            for one in streams
-        }
+            return Gateway(only.feed, journal=only.journal, curve=curve, options=settings)
+        named = {one.name: _stream_options(one) for one in streams}
         return Gateway(curve=curve, streams=named, options=options.gateway)
     except ValueError as error:
         raise CommandError(str(error)) from None
+
+
+def _stream_options(one: ServedStream) -> StreamOptions:
+    feed = one.options.feed
+    return StreamOptions(
+        one.feed,
+        journal=one.journal,
+        codec=feed.stored_codec,
+        # Dead letters can be replayed, and that is writing: nobody may do so unless they were asked for.
+        writable=feed.on_bad_line == "dead-letter" or one.feed is None,
+        on_bad_record=one.on_bad_record,
+        compress=one.options.gateway.compress,
+    )
 
 
 def _view(options: GatewayCommandOptions) -> GatewayView:
@@ -326,6 +335,18 @@ def _told_of_end(gateway: Gateway, streams: Sequence[ServedStream], stay: bool) 
     return f"{what}; serving {until}"
 
 
+def _told_of_bad_lines(gateway: Gateway, streams: Sequence[ServedStream]) -> str:
+    count, policies = gateway.skipped, {one.on_bad_record for one in streams}
+    if not count:
+        return ""
+    lines = "1 bad line" if count == 1 else f"{count:,} bad lines"
+    if "dead-letter" not in policies:
+        return f", {lines} skipped"
+    if "skip" in policies:
+        return f", {lines} skipped or kept as dead letters"
+    return f", {lines} {'is a dead letter' if count == 1 else 'are dead letters'}"
+
+
 def _finish(
     gateway: Gateway,
     streams: Sequence[ServedStream],
@@ -345,10 +366,9 @@ def _finish(
         whereabouts = "they were only in memory, and are gone"
     reason = "source failed" if failure is not None else "everything is served"
     reason = "interrupted" if interruption.signal is not None else reason
-    what = "are dead letters" if gateway.dead_letters else "skipped"
-    skipped = f", {gateway.skipped:,} bad lines {what}" if gateway.skipped else ""
     view.close(
-        f"{reason}: {taken:,} records taken{skipped}, {served:,} served; {whereabouts}",
+        f"{reason}: {taken:,} records taken{_told_of_bad_lines(gateway, streams)}, {served:,} served; "
+        f"{whereabouts}",
         reason=reason,
         taken=taken,
         skipped=gateway.skipped,

@@ -15,7 +15,7 @@ from typing import Any, Final
 from penstock.delivery import FeedState
 from penstock.feeds.connected import RECONNECT, down
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions, FeedUnavailable
-from penstock.feeds.lines import ElementDecoder, LineSplitter
+from penstock.feeds.lines import ElementDecoder, LineSplitter, OnBadLine
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.senders import DATA, DEMAND, WORKING, SenderLedger, SenderVisit
 from penstock.net import (
@@ -170,7 +170,7 @@ class TcpListenFeed(Feed):
     ) -> None:
         self._options = options
         self._acknowledge = acknowledge
-        self.bad = options.bad_lines()
+        self.bad = options.bad_lines("fail")  # The sender of a bad line is disconnected, and nobody else.
         self.senders = self._ledger = SenderLedger()
         self._sink: Sink[Any] = Sinks.unicast(_CHUNKS)
         self._accepted = 0
@@ -191,6 +191,11 @@ class TcpListenFeed(Feed):
     def port(self) -> int:
         """The port that it listens on."""
         return self._server.port
+
+    @property
+    def on_bad_record(self) -> OnBadLine:
+        """What its gateway should do; a sender that counts lines could not tell which one is missing."""
+        return "fail" if self._acknowledge else super().on_bad_record
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return the lines of every sender, as they arrive."""

@@ -72,7 +72,7 @@ class WebhookFeed(Feed):
     def __init__(
         self, address: ListenerAddress, options: FeedOptions, settings: WebhookSettings | None = None
     ) -> None:
-        self.bad = self._bad = options.bad_lines()
+        self.bad = self._bad = options.bad_lines("fail")  # The sender is told.
         self.senders = self._ledger = SenderLedger(remember=True, capacity_bytes=_HELD)
         self._address = address
         self._options = options

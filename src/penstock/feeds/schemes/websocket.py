@@ -16,7 +16,7 @@ from penstock.delivery import BadRecord, Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, ListenerAddress
-from penstock.feeds.lines import BadLines, LineTooLong
+from penstock.feeds.lines import BadLines, LineTooLong, OnBadLine
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.rendezvous import FeedClosed, Rendezvous
 from penstock.feeds.senders import DATA, DEMAND, SenderLedger
@@ -44,8 +44,8 @@ is refused before it has arrived, and the connection with it."""
 class _Messages:
     """Makes records of messages."""
 
-    def __init__(self, options: FeedOptions) -> None:
-        self.bad = options.bad_lines()
+    def __init__(self, options: FeedOptions, default: OnBadLine | None = None) -> None:
+        self.bad = options.bad_lines(default)
         self._max = options.max_line
         self._decode = options.decoder()
 
@@ -167,7 +167,7 @@ class WebSocketListenFeed(Feed):
     """A port to which anybody can connect and send messages. A bad message disconnects its sender alone."""
 
     def __init__(self, address: ListenerAddress, options: FeedOptions, *, ack: str | None = None) -> None:
-        self._messages = _Messages(options)
+        self._messages = _Messages(options, "fail")
         self.bad: BadLines = self._messages.bad
         self.senders = self._ledger = SenderLedger()
         self._address = address

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 if TYPE_CHECKING:
     import pyarrow
@@ -102,6 +102,20 @@ class SchemaReference:
                 known = os.stat(os.path.expanduser(name))
                 found.append((known.st_mtime_ns, known.st_size))
         return found
+
+    def in_the_log(self) -> str:
+        """The schema for records in a log, with absolute paths: ``/schemas/v2.avsc?writer=/schemas/v1.avsc``.
+
+        The header of a registry was taken off at the door, so its ids are not needed any more; the older
+        schemas that belong to them are.
+        """
+        if self.content is not None:
+            return self.content
+        older = [*self.given("writer"), *(each.partition("=")[2] for each in self.given("id"))]
+        parameters = [("writer", os.path.abspath(os.path.expanduser(path))) for path in older if path]
+        parameters += [("message", name) for name in self.given("message")]
+        path = os.path.abspath(self.path)
+        return f"{path}?{urlencode(parameters, safe='/')}" if parameters else path
 
     def wrong(self, why: object) -> ValueError:
         """The error that says what is wrong with the schema."""
