@@ -58,10 +58,14 @@ class HttpFeed(ConnectedFeed):
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Ask for the response, and yield its lines."""
         splitter = LineSplitter(self._options.max_line, self._options.decoder(), self._bad)
-        async with aclosing(self._chunks()) as chunks:
-            async for chunk in chunks:
-                for delivery in self._lines_of(chunk, splitter):
-                    yield delivery
+        try:
+            async with aclosing(self._chunks()) as chunks:
+                async for chunk in chunks:
+                    for delivery in self._lines_of(chunk, splitter):
+                        yield delivery
+        except (ConnectionLost, ResponseCut):
+            self._leave_out_the_rest(splitter)
+            raise
         # A response that is cut short is an error, so its end also ends its last line.
         last = list(splitter.finish())
         if last:

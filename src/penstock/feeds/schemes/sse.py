@@ -85,6 +85,7 @@ class EventFeed(ConnectedFeed):
                     for event in decoder.feed(chunk):
                         yield self._taken(event)
         except (BadFrame, FrameTooLong) as error:
+            # With the policy fail alone, so this raises. Otherwise the event is a WrongEvent, and others follow.
             self._bad.refuse(self._fault(error), at="an event" if isinstance(error, FrameTooLong) else "")
         except httpx2.HTTPError as error:
             raise ConnectionLost(str(error) or type(error).__name__) from error
@@ -106,7 +107,9 @@ class EventFeed(ConnectedFeed):
     def _refused(self, event: WrongEvent) -> Delivery:
         """Skip an event, or hand it on as a bad one; its id is stored, so that it is not sent again."""
         at = f"event {event.id}" if event.id is not None else "an event"
-        records = self._bad.refuse(self._fault(event.error), event.data.encode(), at=at)
+        # What is missing of one that is too long is not known: its size says that there was more.
+        size = event.error.length if isinstance(event.error, FrameTooLong) else None
+        records = self._bad.refuse(self._fault(event.error), event.data.encode(), at=at, size=size)
         return Delivery(records, {_MARK: self._last} if self._last is not None else {})
 
     def _fault(self, error: Exception | None) -> Exception:
