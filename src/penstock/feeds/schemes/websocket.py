@@ -20,11 +20,12 @@ from penstock.feeds.lines import BadLines, LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.rendezvous import FeedClosed, Rendezvous
 from penstock.feeds.senders import DATA, DEMAND, SenderLedger, SenderVisit
+from penstock.feeds.server_access import TLS_PARAMETERS, TOKEN_PARAMETERS, ServerAccess
 from penstock.net import NetError
 from penstock.spec import Publisher
 
 if TYPE_CHECKING:
-    from penstock.net.http import Http, WebSocketInbound, WebSocketOutbound
+    from penstock.net.http import Http, WebSocketConnection, WebSocketInbound, WebSocketOutbound
 
 __all__ = ["SCHEMES", "WebSocketFeed", "WebSocketListenFeed"]
 
@@ -48,9 +49,7 @@ class _Messages:
 
     def __init__(self, options: FeedOptions) -> None:
         self.bad = options.bad_lines()
-        self.longest = (
-            options.max_line if self.bad.policy == "fail" else max(_LARGEST, 4 * options.max_line)
-        )
+        self.longest = options.max_line if self.bad.policy == "fail" else max(_LARGEST, 4 * options.max_line)
         """Bytes of a message that is received at all. One that ends its connection need not arrive."""
         self._max = options.max_line
         self._decode = options.decoder()
@@ -133,24 +132,21 @@ class WebSocketFeed(ConnectedFeed):
         name: str | None = None,
         hello: str | None = None,
         ack: str | None = None,
-        token: str | None = None,
+        access: ServerAccess | None = None,
     ) -> None:
         super().__init__(name or url)
         self._messages = _Messages(options)
         self.bad: BadLines = self._messages.bad
         self._url = url
-        self._headers = {"authorization": f"Bearer {token}"} if token is not None else {}
+        self._access = access or ServerAccess()
         self._hello = hello
         self._ack = ack
 
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Connect, say hello, and yield the messages."""
-        from penstock.net.http import WebSocketClosed, ws
+        from penstock.net.http import WebSocketClosed
 
-        client = ws(self._url, headers=self._headers, max_length=self._messages.longest)
-        opened = await client.connect()
-        assert opened is not None
-        async with opened as connection:
+        async with await self._opened() as connection:
             self.connected()
             if self._hello is not None:
                 await connection.outbound.send(self._hello)
@@ -169,6 +165,23 @@ class WebSocketFeed(ConnectedFeed):
             for bad in self._messages.refused(code):
                 yield Delivery([bad])
             raise ConnectionLost(f"the server has closed the connection with {code}")
+
+    async def _opened(self) -> WebSocketConnection:
+        from penstock.net.http import BadStatus, ws
+
+        client = ws(self._url, headers=self._access.headers, max_length=self._messages.longest)
+        if self._access.context is not None:
+            client = client.secure(self._access.context)
+        try:
+            connection = await client.connect()
+        except BadStatus as error:
+            self._access.check_status(self.name, error.status)
+            raise
+        except NetError as error:
+            self._access.check_certificate(self.name, error)
+            raise
+        assert connection is not None
+        return connection
 
 
 class WebSocketListenFeed(Feed):
@@ -246,7 +259,7 @@ class WebSocketListenFeed(Feed):
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
-    url.address(0)
+    access = ServerAccess.of(url)
     try:
         import websockets.asyncio.client  # noqa: F401 - Otherwise the feed would fail when it is read.
     except ImportError as error:
@@ -261,7 +274,7 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         name=url.shown.partition("#")[0],
         hello=given.get("hello"),
         ack=given.get("ack"),
-        token=url.secret("token-file"),
+        access=access,
     )
 
 
@@ -284,7 +297,8 @@ SCHEMES = (
             parameters={
                 "hello": "what to send first, after each connect",
                 "ack": _ACK_HELP,
-                "token-file": "a file with a secret, which is sent as Authorization: Bearer SECRET",
+                **TOKEN_PARAMETERS,
+                **(TLS_PARAMETERS if name == "wss" else {}),
             },
         )
         for name in ("ws", "wss")
