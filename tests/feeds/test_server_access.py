@@ -149,7 +149,8 @@ def test_a_server_that_refuses_us_ends_the_feed_with_what_to_do(kind: str, files
         error = first_of(url + trusting)
         assert isinstance(error, BadFeed)
         assert str(error) == (
-            f"{url}: the server asks who we are (401); name a file with a token: #token-file=FILE"
+            f"{url}: the server asks who we are (401); name a file with a token (#token-file=FILE), or "
+            "check the user and the password in the URL"
         )
         error = first_of(f"{url}{trusting}&token-file={files['old']}")
         assert isinstance(error, BadFeed)

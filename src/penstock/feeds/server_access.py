@@ -63,7 +63,8 @@ class ServerAccess:
             )
         if status == _UNAUTHORIZED:
             raise BadFeed(
-                f"{name}: the server asks who we are ({status}); name a file with a token: #token-file=FILE"
+                f"{name}: the server asks who we are ({status}); name a file with a token "
+                "(#token-file=FILE), or check the user and the password in the URL"
             )
         if status == _FORBIDDEN:
             raise BadFeed(
