@@ -20,6 +20,7 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.feeds import BadFeed, WebSocketListenFeed
 from tests.cli.running import PATIENCE
+from tests.feeds.brokers import wait_until
 from tests.feeds.reading import Reader
 
 TOKEN = "0123456789abcdef"
@@ -70,7 +71,9 @@ def serving(server: Server, **settings: Any) -> Iterator[int]:
         try:
             yield listening.getsockname()[1]
         finally:
-            running.should_exit = running.force_exit = True
+            # uvicorn fails if it is told to end while a connection is just being closed.
+            wait_until(lambda: not running.server_state.connections, "the connections are not closed")
+            running.should_exit = True
             thread.join(PATIENCE)
 
 
@@ -208,3 +211,27 @@ def test_a_listener_with_a_certificate_takes_messages_over_tls(files: dict[str, 
             with pytest.raises(ssl.SSLCertVerificationError):
                 asyncio.run(send("other-ca"))
             assert list(AquiferPublisher(gateway.endpoint, stop=1).flux()) == [b"record"]
+
+
+def test_a_sender_whose_farewell_lasts_does_not_disturb_the_end_of_the_listener(
+    files: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    context = ssl.create_default_context(cafile=files["ca"])
+    hello = (
+        b"GET /in HTTP/1.1\r\nhost: localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n"
+        b"sec-websocket-version: 13\r\nsec-websocket-key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+    )
+    given = f"certificate={files['certificate']}&key={files['key']}"
+    with feeds.open(f"wss-listen://127.0.0.1:0/in?{given}") as feed:
+        assert isinstance(feed, WebSocketListenFeed)
+        with (
+            socket.create_connection(("127.0.0.1", feed.port), PATIENCE) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as sender,
+        ):
+            sender.sendall(hello)
+            assert sender.recv(1000).startswith(b"HTTP/1.1 101 ")
+            sender.sendall(b"\x88\x80mask")
+            assert sender.recv(2)[:1] == b"\x88"
+            # The server waits for the end of TLS now, and the sender does not say it.
+            feed.close()
+    assert not caplog.records
