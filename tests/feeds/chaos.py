@@ -1,4 +1,4 @@
-"""A gateway and a program beside it, killed and started again at random marks of progress.
+"""A gateway and programs beside it, killed and started again at random marks of progress.
 
 ``PENSTOCK_FEED_RECORDS=200000`` makes it the long run. The seed is printed, and ``PENSTOCK_FEED_SEED``
 repeats it.
@@ -12,7 +12,8 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
@@ -23,81 +24,101 @@ from tests.cli.running import PATIENCE, Gateway
 RECORDS = int(os.environ.get("PENSTOCK_FEED_RECORDS", "3000"))
 KILLS = 6 if RECORDS < 10_000 else 20
 LONG = max(PATIENCE, RECORDS / 50)
+GATEWAY = "gateway"
 
 
 class Chaos:
-    """A gateway and a program beside it; each is killed and started again."""
+    """A gateway and programs beside it, by name; each is killed and started again."""
 
     def __init__(
-        self, journal: Path, source: str, program: list[str], *arguments: str, piped: bool = False
+        self,
+        journal: Path,
+        source: str,
+        programs: Mapping[str, list[str]],
+        *arguments: str,
+        piped: bool = False,
     ) -> None:
         self.seed = int(os.environ.get("PENSTOCK_FEED_SEED", random.randrange(10**6)))
         print(f"seed {self.seed}")  # pytest shows it if the test fails.
         self._random = random.Random(self.seed)
         self._gateway_arguments = ("--source", source, "--journal", str(journal), "--stay", *arguments)
-        self._program = program
+        self._programs = programs
+        self.beside: dict[str, subprocess.Popen[bytes]] = {}
         self.journal = journal
         self._piped = piped
+        self._began = time.monotonic()
+        self._killed: Counter[str] = Counter()
         if piped:
             self._start_piped()
         else:
             self.gateway = Gateway(*self._gateway_arguments)
-            self.beside = subprocess.Popen(program)
+            for name in programs:
+                self._start(name)
 
     @classmethod
     @contextmanager
     def of(
-        cls, journal: Path, source: str, program: list[str], *arguments: str, piped: bool = False
+        cls,
+        journal: Path,
+        source: str,
+        programs: Mapping[str, list[str]],
+        *arguments: str,
+        piped: bool = False,
     ) -> Iterator[Chaos]:
-        """Both are gone after the block. ``piped``: the gateway reads what the program writes."""
-        chaos = cls(journal, source, program, *arguments, piped=piped)
+        """All are gone after the block. ``piped``: the gateway reads what the only program writes."""
+        chaos = cls(journal, source, programs, *arguments, piped=piped)
         try:
             yield chaos
         finally:
-            chaos.kill_beside()
-            chaos.kill_gateway()
+            for name in chaos.beside:
+                chaos.kill(name)
+            chaos.kill(GATEWAY)
 
     def run(self, progress: Callable[[], int], total: int) -> None:
         """Kill one of them now and then until all is done."""
         points = sorted(self._random.randrange(total) for _ in range(KILLS))
-        victims = [self._random.random() < 0.5 for _ in points[2:]] + [True, False]
+        everybody = [GATEWAY, *self._programs]
+        victims = everybody + self._random.choices(everybody, k=KILLS - len(everybody))
         self._random.shuffle(victims)
         deadline = time.monotonic() + LONG
-        for point, is_gateway in zip(points, victims, strict=True):
+        for point, victim in zip(points, victims, strict=True):
             self._wait_for(progress, point, deadline)
+            self._killed[victim] += 1
+            self.kill(victim)
             if self._piped:
                 # Whoever of the two is killed, the pipe between them is gone.
-                first, second = self.kill_gateway, self.kill_beside
-                for kill in (first, second) if is_gateway else (second, first):
-                    kill()
+                for other in everybody:
+                    if other != victim:
+                        self.kill(other)
                 self._start_piped()
-            elif is_gateway:
-                self.kill_gateway()
-                self.gateway = Gateway(*self._gateway_arguments)
             else:
-                self.kill_beside()
-                self.beside = subprocess.Popen(self._program)
+                self._start(victim)
         self._wait_for(progress, total, deadline)
 
+    def _start(self, name: str) -> None:
+        if name == GATEWAY:
+            self.gateway = Gateway(*self._gateway_arguments)
+        else:
+            self.beside[name] = subprocess.Popen(self._programs[name])
+
     def _start_piped(self) -> None:
-        self.beside = subprocess.Popen(self._program, stdout=subprocess.PIPE)
-        self.gateway = Gateway(*self._gateway_arguments, stdin=self.beside.stdout)
-        assert self.beside.stdout is not None
-        self.beside.stdout.close()  # The gateway has it now, and is the only one.
+        [(name, command)] = self._programs.items()
+        self.beside[name] = process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        self.gateway = Gateway(*self._gateway_arguments, stdin=process.stdout)
+        assert process.stdout is not None
+        process.stdout.close()  # The gateway has it now, and is the only one.
 
     def _wait_for(self, progress: Callable[[], int], point: int, deadline: float) -> None:
         while progress() < point:
             assert time.monotonic() < deadline, f"seed {self.seed}: stuck at {progress()}"
             time.sleep(0.005)
 
-    def kill_gateway(self) -> None:
-        self.gateway.process.kill()
-        self.gateway.process.wait(PATIENCE)
-        self.gateway.__exit__(None, None, None)
-
-    def kill_beside(self) -> None:
-        self.beside.kill()
-        self.beside.wait(PATIENCE)
+    def kill(self, name: str) -> None:
+        process = self.gateway.process if name == GATEWAY else self.beside[name]
+        process.kill()
+        process.wait(PATIENCE)
+        if name == GATEWAY:
+            self.gateway.__exit__(None, None, None)
 
     def texts(self) -> list[bytes]:
         """What the log has, read by a gateway that has no source of its own any more."""
@@ -107,8 +128,14 @@ class Chaos:
             return list(AquiferPublisher(gateway.endpoint, stop=head).flux())
 
     def stored(self) -> list[int]:
-        """The same for a log of numbers."""
-        return [int(record) for record in self.texts()]
+        """The same for a log of numbers up to ``RECORDS``; ``pytest -s`` shows what happened."""
+        seconds = time.monotonic() - self._began
+        numbers = [int(record) for record in self.texts()]
+        kills = ", ".join(f"{name} {count}" for name, count in sorted(self._killed.items()))
+        lost = len(set(range(RECORDS)) - set(numbers))
+        twice = len(numbers) - len(set(numbers))
+        print(f"{RECORDS} records, killed: {kills}; {lost} lost, {twice} twice, {seconds:.0f} s")
+        return numbers
 
 
 def script(text: str, *arguments: object) -> list[str]:

@@ -124,7 +124,9 @@ def test_what_asking_again_cannot_mend_ends_the_feed(status: int, error: type[Ex
 
 
 @pytest.mark.parametrize("restart", ["on-failure", "always"])
-def test_a_response_that_is_cut_is_asked_for_again_where_the_user_says_so(restart: Restart) -> None:
+def test_a_response_that_is_cut_is_asked_for_again_where_the_user_says_so(
+    restart: Restart, caplog: pytest.LogCaptureFixture
+) -> None:
     # Of the answers 299 the last bytes are missing, and half a line is left out.
     server = serve(0, (299, b"one\nhal"), (503, b"starting"), (299, b"two\nhal"), (200, b"three"))
     try:
@@ -144,6 +146,7 @@ def test_a_response_that_is_cut_is_asked_for_again_where_the_user_says_so(restar
         server.shutdown()
         server.server_close()
     assert reader.error is None
+    assert caplog.text.count("/lines ended in the middle of a line; its 3 bytes are left out") == 2
 
 
 def test_why_and_readyz_say_that_a_feed_is_down() -> None:

@@ -7,11 +7,14 @@ The seed is printed, and ``PENSTOCK_FEED_SEED`` repeats it.
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.feeds.brokers import free_port
 from tests.feeds.chaos import HEAD, LONG, RECORDS, Chaos, asked_of, number_in, script
+from tests.feeds.nginx import nginx_command
+from tests.required_tools import require_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(LONG + 60)]
 
@@ -157,37 +160,67 @@ note(total)
 )
 
 
-def test_a_webhook_with_keys_has_every_record_once(tmp_path: Path) -> None:
-    port, state = free_port(), tmp_path / "state"
-    source, program = f"webhook+http://127.0.0.1:{port}/in", script(POSTING, port, RECORDS, 10, state)
-    with Chaos.of(tmp_path / "log.db", source, program) as chaos:
+def node(url: str, state: Path) -> list[str]:
+    """The command for a sender in Node, by POST or over a WebSocket."""
+    program = require_tool("node", part="senders in Node", install="apt-get install nodejs")
+    sender = Path(__file__).with_name("killed_sender.mjs")
+    return [program, "--experimental-websocket", str(sender), url, str(RECORDS), str(state)]
+
+
+def uvicorn(port: int, state: Path) -> list[str]:
+    """The command for a server of events and messages in uvicorn."""
+    return [sys.executable, "-m", "tests.feeds.number_server", str(port), str(RECORDS), str(state)]
+
+
+def over_the_web(name: str) -> Any:
+    """One of the variants with other servers and clients; each of them shows the same in its own way."""
+    return pytest.param(name, marks=pytest.mark.rare(8, kind="killed over the web"))
+
+
+@pytest.mark.parametrize("sender", ["http.client", over_the_web("Node through nginx")])
+def test_a_webhook_with_keys_has_every_record_once(tmp_path: Path, sender: str) -> None:
+    port, proxy, state = free_port(), free_port(), tmp_path / "state"
+    programs = {"sender": script(POSTING, port, RECORDS, 10, state)}
+    if sender != "http.client":
+        programs = {
+            "nginx": nginx_command(tmp_path / "nginx", proxy, port),
+            "sender": node(f"http://127.0.0.1:{proxy}/in", state),
+        }
+    with Chaos.of(tmp_path / "log.db", f"webhook+http://127.0.0.1:{port}/in", programs) as chaos:
         chaos.run(lambda: number_in(state), RECORDS)
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
 
 
 @pytest.mark.parametrize(
-    ("source", "text"),
-    [("ws-listen://127.0.0.1:{}/in?ack={{count}}", CLIENT), ("ws://127.0.0.1:{}/in#ack={{count}}", SERVER)],
-    ids=["client", "server"],
+    "peer", ["client", "server", over_the_web("client in Node"), over_the_web("server in uvicorn")]
 )
-def test_a_websocket_that_repeats_what_was_not_acknowledged_loses_nothing(
-    tmp_path: Path, source: str, text: str
-) -> None:
+def test_a_websocket_that_repeats_what_was_not_acknowledged_loses_nothing(tmp_path: Path, peer: str) -> None:
     port, state = free_port(), tmp_path / "state"
-    program = script(text, port, RECORDS, state)
-    with Chaos.of(tmp_path / "log.db", source.format(port), program) as chaos:
+    commands = {
+        "client": lambda: script(CLIENT, port, RECORDS, state),
+        "server": lambda: script(SERVER, port, RECORDS, state),
+        "client in Node": lambda: node(f"ws://127.0.0.1:{port}/in", state),
+        "server in uvicorn": lambda: uvicorn(port, state),
+    }
+    place = f"127.0.0.1:{port}/in"
+    source = f"ws-listen://{place}?ack={{count}}" if "client" in peer else f"ws://{place}#ack={{count}}"
+    with Chaos.of(tmp_path / "log.db", source, {peer: commands[peer]()}) as chaos:
         chaos.run(lambda: number_in(state), RECORDS)
-    stored = chaos.stored()
-    print(len(stored), "stored,", len(set(stored)), "different ones")
     # At least once: what was on the way when somebody was killed may be there twice.
-    assert sorted(set(stored)) == list(range(RECORDS)), f"seed {chaos.seed}"
+    assert sorted(set(chaos.stored())) == list(range(RECORDS)), f"seed {chaos.seed}"
 
 
-def test_events_with_ids_are_stored_once(tmp_path: Path) -> None:
-    port, journal = free_port(), tmp_path / "log.db"
-    source, program = f"sse+http://127.0.0.1:{port}/events", script(EVENTS, port, RECORDS)
+@pytest.mark.parametrize("server", ["http.server", over_the_web("uvicorn behind nginx")])
+def test_events_with_ids_are_stored_once(tmp_path: Path, server: str) -> None:
+    port, proxy, journal = free_port(), free_port(), tmp_path / "log.db"
+    programs = {"server": script(EVENTS, proxy, RECORDS)}
+    if server != "http.server":
+        programs = {
+            "server": uvicorn(port, tmp_path / "state"),
+            "nginx": nginx_command(tmp_path / "nginx", proxy, port),
+        }
     last = "select value + 1 from marks where name = 'feed:last-event-id'"
-    with Chaos.of(journal, source, program) as chaos:
+    with Chaos.of(journal, f"sse+http://127.0.0.1:{proxy}/events", programs) as chaos:
         chaos.run(asked_of(journal, last), RECORDS)
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
 
@@ -198,7 +231,7 @@ def test_lines_that_are_acknowledged_are_stored_once(tmp_path: Path) -> None:
     path.write_bytes(b"".join(b"%0500d\n" % number for number in range(RECORDS)))
     sending = ("send", str(path), f"tcp://127.0.0.1:{port}", "--acknowledged", "--patience", "60s", "--quiet")
     program = [sys.executable, "-m", "penstock", *sending]
-    with Chaos.of(journal, f"tcp-listen://127.0.0.1:{port}?acknowledge", program) as chaos:
+    with Chaos.of(journal, f"tcp-listen://127.0.0.1:{port}?acknowledge", {"sender": program}) as chaos:
         chaos.run(asked_of(journal, HEAD), RECORDS)
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
 
@@ -210,7 +243,7 @@ def test_lines_of_a_file_whose_writer_is_killed_are_stored_once(tmp_path: Path, 
     path.parent.mkdir()
     path.touch()
     source = f"file:{path}" if kind == "file" else f"dir:{path.parent}"
-    with Chaos.of(journal, source, script(WRITING, path, RECORDS, state), "--follow") as chaos:
+    with Chaos.of(journal, source, {"writer": script(WRITING, path, RECORDS, state)}, "--follow") as chaos:
         chaos.run(asked_of(journal, HEAD), RECORDS)
     assert chaos.stored() == list(range(RECORDS)), f"seed {chaos.seed}"
 
@@ -224,7 +257,7 @@ def test_of_lines_without_acknowledgements_what_arrives_is_whole_in_order_and_ne
     address = str(tmp_path / "socket") if kind == "unix" else str(port)
     program = [sys.executable, "-m", "tests.feeds.number_sender", kind, str(counter), address]
     source, beside, arguments = _reading(kind, address, program)
-    with Chaos.of(journal, source, beside, *arguments, piped=kind == "stdin") as chaos:
+    with Chaos.of(journal, source, {"sender": beside}, *arguments, piped=kind == "stdin") as chaos:
         chaos.run(asked_of(journal, HEAD), RECORDS)
     texts = chaos.texts()
     numbers = [int(text.removeprefix(b"line ").removesuffix(b".")) for text in texts]

@@ -27,6 +27,7 @@ from tests.cli.running import PATIENCE, Gateway
 from tests.feeds.brokers import Mosquitto, Process, RedisServer, free_port, resident, wait_until
 from tests.feeds.fast_sender import SIZE, Counter, number_of, record
 from tests.feeds.mqtt_sender import MqttSender
+from tests.feeds.nginx import nginx_command
 from tests.feeds.reading import Reader, followed
 from tests.required_tools import require_tool
 
@@ -268,21 +269,10 @@ def kafka(stage: Stage) -> Sent:
 
 
 def _nginx(stage: Stage, upstream: int) -> int:
-    """The port of a proxy as nginx is usually set up."""
-    nginx = require_tool("nginx", part="feeds behind nginx", install="apt-get install nginx-light")
+    """The port of a proxy."""
     port, folder = free_port(), stage.folder / "nginx"
-    folder.mkdir()
-    configuration = folder / "nginx.conf"
-    places = "".join(
-        f"{kind}_temp_path {folder}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
-    )
-    server = f"server {{ listen 127.0.0.1:{port}; location / {{ proxy_pass http://127.0.0.1:{upstream}; }} }}"
-    configuration.write_text(
-        f"daemon off; master_process off; pid {folder}/pid; error_log stderr; events {{}}\n"
-        f"http {{ access_log off; {places} client_max_body_size 8m; {server} }}\n"
-    )
-    running = Process(folder / "log", nginx, "-e", "stderr", "-p", str(folder), "-c", str(configuration))
-    stage.ending.enter_context(running)
+    command = nginx_command(folder, port, upstream)
+    stage.ending.enter_context(Process(folder / "log", *command))
     return port
 
 

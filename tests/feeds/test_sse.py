@@ -207,3 +207,16 @@ def test_an_event_that_cannot_be_read_ends_the_feed_with_what_to_do() -> None:
             list(feeds.open(url, FeedOptions()).flux())
         with pytest.raises(feeds.LineTooLong, match=r"more than 5 bytes; allow more with .*--max-line"):
             list(feeds.open(url, FeedOptions(max_line=5)).flux())
+
+
+def test_an_event_that_cannot_be_read_is_kept_as_a_letter_and_not_asked_for_again() -> None:
+    with bad_events() as (url, asked):
+        feed = feeds.open(url, FeedOptions(on_bad_line="dead-letter", max_line=100))
+        first, *letters, last = feed.flux()
+        assert (first, last) == (b"a", b"b")
+        assert [letter.position for letter in letters] == ["event 2", "event 3", "event 4"]
+        assert "not UTF-8" in letters[0].reason
+        for letter in letters[1:]:
+            assert letter.reason == "has more than 100 bytes; allow more with max_line (--max-line)"
+            assert letter.size > 100, "it is not replayed as an empty record"
+        assert asked == [None, "5"]

@@ -14,8 +14,10 @@ import websockets
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway
-from penstock.feeds import BadFeed, FeedOptions, WebSocketFeed, WebSocketListenFeed
+from penstock.feeds import BadFeed, FeedOptions, OnBadLine, WebSocketFeed, WebSocketListenFeed
+from penstock.feeds.schemes import websocket as schemes_websocket
 from tests.cli.running import PATIENCE
+from tests.feeds.brokers import wait_until
 from tests.feeds.reading import Reader
 
 Listening = tuple[WebSocketListenFeed, Gateway]
@@ -164,6 +166,67 @@ def test_a_bad_message_disconnects_its_sender_and_no_other(listening: Listening,
 
     asyncio.run(main())
     assert list(AquiferPublisher(gateway.endpoint, codec="text", stop=2).flux()) == ["first", "second"]
+
+
+@contextmanager
+def listening_with(policy: OnBadLine) -> Iterator[Listening]:
+    url = "ws-listen://127.0.0.1:0/in?ack=safe+{count}"
+    with feeds.open(url, FeedOptions(codec="text", max_line=1000, on_bad_line=policy)) as feed:
+        assert isinstance(feed, WebSocketListenFeed)
+        kept: dict[str, Any] = {"on_bad_record": "dead-letter"} if policy == "dead-letter" else {}
+        with Gateway(feed, "tcp://127.0.0.1:0", codec="text", **kept) as gateway:
+            yield feed, gateway
+
+
+def letters_of(gateway: Gateway, count: int) -> list[dict[str, Any]]:
+    return list(AquiferPublisher(f"{gateway.endpoint}/dead-letters", codec="json").flux().take(count))
+
+
+@pytest.mark.parametrize("policy", ["skip", "dead-letter"])
+def test_a_message_that_is_too_long_is_left_out_and_its_sender_stays(policy: OnBadLine) -> None:
+    async def last_word(port: int) -> str:
+        async with websockets.connect(f"ws://127.0.0.1:{port}/in") as socket:
+            for message in ("one", "x" * 2000, "two"):
+                await socket.send(message)
+            async for told in socket:
+                if told == "safe 3":
+                    return told
+        return "closed"
+
+    with listening_with(policy) as (feed, gateway):
+        assert asyncio.run(last_word(feed.port)) == "safe 3"
+        assert list(AquiferPublisher(gateway.endpoint, codec="text", stop=2).flux()) == ["one", "two"]
+        if policy == "skip":
+            assert feed.skipped == 1
+        else:
+            [letter] = letters_of(gateway, 1)
+            assert letter["reason"] == "has 2000 bytes; allow more with max_line (--max-line)"
+            assert letter["text"] == "x" * 2000
+
+
+@pytest.mark.parametrize("policy", ["fail", "skip", "dead-letter"])
+def test_a_message_that_is_too_long_to_be_received_is_told_or_counted_or_kept(
+    policy: OnBadLine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(schemes_websocket, "_LARGEST", 5000)
+
+    async def refused(port: int) -> int | None:
+        async with websockets.connect(f"ws://127.0.0.1:{port}/in") as socket:
+            await socket.send("x" * 6000)
+            await socket.wait_closed()
+            return socket.close_code
+
+    with listening_with(policy) as (feed, gateway):
+        assert asyncio.run(refused(feed.port)) == 1009
+        if policy == "dead-letter":
+            [letter] = letters_of(gateway, 1)
+            assert letter["reason"] == "has more than 5000 bytes; allow more with max_line (--max-line)"
+            assert letter["bytes"] > len(letter["text"])
+        elif policy == "skip":
+            wait_until(lambda: feed.skipped == 1, "it is not counted")
+        else:
+            wait_until(lambda: "this sender is disconnected" in caplog.text, "it is not told")
+            assert "a message has more than 1000 bytes; allow more with max_line" in caplog.text
 
 
 def test_a_listener_with_a_token_lets_nobody_else_in(tmp_path: Path) -> None:

@@ -61,6 +61,7 @@ from penstock.feeds.schemes.tcp import TcpFeed, TcpListenFeed
 from penstock.feeds.schemes.udp import UdpFeed
 from penstock.feeds.schemes.webhook import WebhookFeed, WebhookSettings
 from penstock.feeds.schemes.websocket import WebSocketFeed, WebSocketListenFeed
+from penstock.feeds.server_access import ServerAccess
 from penstock.kafka import KafkaAddress
 
 __all__ = [
@@ -116,6 +117,7 @@ __all__ = [
     "Scheme",
     "SenderFigures",
     "SendingFailed",
+    "ServerAccess",
     "StdinFeed",
     "TcpFeed",
     "TcpListenFeed",

@@ -97,6 +97,12 @@ class ConnectedFeed(Feed):
             if error is not None:
                 raise error
 
+    def _leave_out_the_rest(self, splitter: LineSplitter) -> None:
+        """Forget the line in whose middle the connection has ended, and say so."""
+        lost = splitter.forget()
+        if lost:
+            _log.warning("%s ended in the middle of a line; its %d bytes are left out", self.name, lost)
+
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return what the connections give, one after the other."""
         return Flux.from_async_iterable(self._connections)

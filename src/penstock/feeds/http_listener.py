@@ -87,6 +87,21 @@ def _token_in(url: FeedUrl) -> bytes | None:
     return token
 
 
+def _server_of(uvicorn: Any, config: Any) -> Any:
+    """A server that can end while a WebSocket is being closed."""
+
+    class ListenerServer(uvicorn.Server):  # type: ignore[misc]
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            """Cut the WebSockets that have said farewell: uvicorn would say it again, and fail."""
+            for connection in list(self.server_state.connections):
+                if getattr(connection, "close_sent", None) is False and connection.transport.is_closing():
+                    connection.close_sent = True
+                    connection.transport.abort()
+            await super().shutdown(sockets)
+
+    return ListenerServer(config)
+
+
 class HttpListener:
     """Serves an application until it is closed. The port is bound when this is made."""
 
@@ -158,7 +173,7 @@ class HttpListener:
                 ssl_keyfile=self._address.key,
             )
             config.load()
-            self._server = self._uvicorn.Server(config)
+            self._server = _server_of(self._uvicorn, config)
         except (OSError, ValueError) as error:  # A certificate that is none, for instance.
             self._loop.set_exception(BadFeed(f"cannot serve {self.where}: {error}"))
             return

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any, ClassVar, Final, cast
+from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from penstock.delivery import Delivery
 from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.lines import LineSplitter
 from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.feeds.server_access import TLS_PARAMETERS, TOKEN_PARAMETERS, ServerAccess
 from penstock.net import NetError
 from penstock.spec import Publisher
 from penstock.streams import Flux
+
+if TYPE_CHECKING:
+    from httpx2 import AsyncClient
 
 __all__ = ["SCHEMES", "HttpFeed", "ResponseCut"]
 
@@ -38,9 +42,17 @@ class HttpFeed(ConnectedFeed):
 
     lost: ClassVar[tuple[type[BaseException], ...]] = (ConnectionLost,)
 
-    def __init__(self, url: str, options: FeedOptions, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: FeedOptions,
+        *,
+        name: str | None = None,
+        access: ServerAccess | None = None,
+    ) -> None:
         super().__init__(name or url)
         self._url = url
+        self._access = access or ServerAccess()
         self._options = options
         self._restart = options.restart or "never"
         self.bad = self._bad = options.bad_lines()
@@ -50,18 +62,30 @@ class HttpFeed(ConnectedFeed):
         self._response()  # A package that is missing, or a wrong URL, is told at once.
         return super().__call__(journalled)
 
-    def _response(self) -> Flux[bytes]:
+    def _response(self, client: AsyncClient | None = None) -> Flux[bytes]:
         from penstock.net import http
 
-        return http.get(self._url, timeout=None).receive()
+        return http.get(self._url, timeout=None, headers=self._access.headers, client=client).receive()
+
+    def _client(self) -> AbstractAsyncContextManager[AsyncClient | None]:
+        """A client that trusts other certificates than usual, if they are named."""
+        if self._access.context is None:
+            return nullcontext()
+        import httpx2
+
+        return httpx2.AsyncClient(verify=self._access.context)
 
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Ask for the response, and yield its lines."""
         splitter = LineSplitter(self._options.max_line, self._options.decoder(), self._bad)
-        async with aclosing(self._chunks()) as chunks:
-            async for chunk in chunks:
-                for delivery in self._lines_of(chunk, splitter):
-                    yield delivery
+        try:
+            async with aclosing(self._chunks()) as chunks:
+                async for chunk in chunks:
+                    for delivery in self._lines_of(chunk, splitter):
+                        yield delivery
+        except (ConnectionLost, ResponseCut):
+            self._leave_out_the_rest(splitter)
+            raise
         # A response that is cut short is an error, so its end also ends its last line.
         last = list(splitter.finish())
         if last:
@@ -74,21 +98,24 @@ class HttpFeed(ConnectedFeed):
 
         begun = False
         try:
-            # What an `async for` over a Flux uses can be closed, as every asynchronous generator.
-            iterator = cast("AsyncGenerator[bytes, None]", aiter(self._response()))
-            async with aclosing(iterator) as chunks:
-                async for chunk in chunks:
-                    if not begun:
-                        begun = True
-                        self.connected()
-                    yield chunk
+            async with self._client() as client:
+                # What an `async for` over a Flux uses can be closed, as every asynchronous generator.
+                iterator = cast("AsyncGenerator[bytes, None]", aiter(self._response(client)))
+                async with aclosing(iterator) as chunks:
+                    async for chunk in chunks:
+                        if not begun:
+                            begun = True
+                            self.connected()
+                        yield chunk
         except NetError as error:
             if begun and self._restart == "never":
                 raise ResponseCut(
                     f"the response of {self.name} was cut short: {error}; if the server continues where it "
                     "was, --restart on-failure asks again"
                 ) from error
+            self._access.check_certificate(self.name, error)
             if isinstance(error, http.BadStatus) and not _may_pass(error.status):
+                self._access.check_status(self.name, error.status)
                 raise
             raise ConnectionLost(str(error)) from error
 
@@ -100,7 +127,8 @@ def _may_pass(status: int) -> bool:
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     if not url.rest:
         raise BadFeed(f"{url.text!r} has no host; write {url.scheme}://HOST/PATH")
-    return HttpFeed(url.text, options, name=url.shown)
+    target, name = (text.partition("#")[0] for text in (url.text, url.shown))
+    return HttpFeed(target, options, name=name, access=ServerAccess.of(url))
 
 
 SCHEMES = tuple(
@@ -109,6 +137,8 @@ SCHEMES = tuple(
         f"{name}://HOST/PATH",
         "the lines of a response, for as long as the server sends them",
         _open,
+        separator="#",
+        parameters={**TOKEN_PARAMETERS, **(TLS_PARAMETERS if name == "https" else {})},
         options=frozenset({"restart"}),
     )
     for name in ("http", "https")

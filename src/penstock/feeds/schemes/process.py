@@ -54,9 +54,7 @@ class _LineStream(ConnectedFeed):
             if splitter.pending and await ended_whole():
                 yield Delivery(list(splitter.finish()))
         finally:
-            lost = splitter.forget()
-            if lost:
-                _log.warning("%s ended in the middle of a line; its %d bytes are left out", self.name, lost)
+            self._leave_out_the_rest(splitter)
 
     @abstractmethod
     def connection(self) -> AsyncGenerator[Any, None]:

@@ -13,6 +13,7 @@ from penstock.feeds.connected import ConnectedFeed, ConnectionLost
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.lines import LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
+from penstock.feeds.server_access import TLS_PARAMETERS, TOKEN_PARAMETERS, ServerAccess
 from penstock.net.framing import BadFrame, FrameTooLong
 from penstock.net.http import Event, EventDecoder, WrongEvent
 
@@ -43,10 +44,18 @@ class EventFeed(ConnectedFeed):
     A server that honours ``Last-Event-ID`` gives each event exactly once. An answer of 204 ends the feed.
     """
 
-    def __init__(self, url: str, options: FeedOptions, *, name: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: FeedOptions,
+        *,
+        name: str | None = None,
+        access: ServerAccess | None = None,
+    ) -> None:
         super().__init__(name or url)
         self.bad = self._bad = options.bad_lines()
         self._url = url
+        self._access = access or ServerAccess()
         self._decode = options.decoder()
         self._longest = options.max_line
         self._last: str | None = None
@@ -59,12 +68,13 @@ class EventFeed(ConnectedFeed):
         """Ask for the events after the last one, and yield them."""
         httpx2 = _library()
         headers: dict[str, str | bytes] = {"accept": "text/event-stream", "cache-control": "no-cache"}
+        headers |= self._access.headers
         if self._last:
             headers["last-event-id"] = self._last.strip().encode()
         decoder = EventDecoder(self._longest, keep_wrong=self._bad.policy != "fail")
         patience = httpx2.Timeout(None, connect=_CONNECT)
         # Events may be hours apart. The system finds out whether the server is still there.
-        transport = httpx2.AsyncHTTPTransport(socket_options=_KEEP_ALIVE)
+        transport = httpx2.AsyncHTTPTransport(verify=self._access.context or True, socket_options=_KEEP_ALIVE)
         try:
             async with (
                 httpx2.AsyncClient(timeout=patience, follow_redirects=True, transport=transport) as client,
@@ -73,6 +83,7 @@ class EventFeed(ConnectedFeed):
                 if response.status_code == _NO_CONTENT:
                     return
                 if response.status_code != _OK:
+                    self._access.check_status(self.name, response.status_code)
                     raise ConnectionLost(f"the server answers with status {response.status_code}")
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if kind != "text/event-stream":
@@ -85,8 +96,10 @@ class EventFeed(ConnectedFeed):
                     for event in decoder.feed(chunk):
                         yield self._taken(event)
         except (BadFrame, FrameTooLong) as error:
+            # With the policy fail alone, so this raises. Otherwise there is a WrongEvent, and others follow.
             self._bad.refuse(self._fault(error), at="an event" if isinstance(error, FrameTooLong) else "")
         except httpx2.HTTPError as error:
+            self._access.check_certificate(self.name, error)
             raise ConnectionLost(str(error) or type(error).__name__) from error
         raise ConnectionLost("the server has ended the stream")
 
@@ -106,7 +119,9 @@ class EventFeed(ConnectedFeed):
     def _refused(self, event: WrongEvent) -> Delivery:
         """Skip an event, or hand it on as a bad one; its id is stored, so that it is not sent again."""
         at = f"event {event.id}" if event.id is not None else "an event"
-        records = self._bad.refuse(self._fault(event.error), event.data.encode(), at=at)
+        # What is missing of one that is too long is not known: its size says that there was more.
+        size = event.error.length if isinstance(event.error, FrameTooLong) else None
+        records = self._bad.refuse(self._fault(event.error), event.data.encode(), at=at, size=size)
         return Delivery(records, {_MARK: self._last} if self._last is not None else {})
 
     def _fault(self, error: Exception | None) -> Exception:
@@ -134,9 +149,10 @@ def _library() -> Any:
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
-    url.address(0)
+    access = ServerAccess.of(url)
     _library()
-    return EventFeed(url.text.removeprefix("sse+"), options, name=url.shown)
+    target, name = (text.partition("#")[0] for text in (url.text, url.shown))
+    return EventFeed(target.removeprefix("sse+"), options, name=name, access=access)
 
 
 SCHEMES = tuple(
@@ -145,6 +161,8 @@ SCHEMES = tuple(
         f"sse+{name}://HOST/PATH",
         "the data of server-sent events; the feed reconnects, and continues after the last event",
         _open,
+        separator="#",
+        parameters={**TOKEN_PARAMETERS, **(TLS_PARAMETERS if name == "https" else {})},
     )
     for name in ("http", "https")
 )

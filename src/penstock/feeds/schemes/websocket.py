@@ -19,12 +19,13 @@ from penstock.feeds.http_listener import LISTENER_PARAMETERS, HttpListener, List
 from penstock.feeds.lines import BadLines, LineTooLong, OnBadLine
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.feeds.rendezvous import FeedClosed, Rendezvous
-from penstock.feeds.senders import DATA, DEMAND, SenderLedger
+from penstock.feeds.senders import DATA, DEMAND, SenderLedger, SenderVisit
+from penstock.feeds.server_access import TLS_PARAMETERS, TOKEN_PARAMETERS, ServerAccess
 from penstock.net import NetError
 from penstock.spec import Publisher
 
 if TYPE_CHECKING:
-    from penstock.net.http import Http, WebSocketInbound, WebSocketOutbound
+    from penstock.net.http import Http, WebSocketConnection, WebSocketInbound, WebSocketOutbound
 
 __all__ = ["SCHEMES", "WebSocketFeed", "WebSocketListenFeed"]
 
@@ -36,9 +37,11 @@ _REFUSED: Final = 1008
 _UNREADABLE: Final = 1007
 _GOING_AWAY: Final = 1001
 _TOO_LARGE: Final = 1009
+_LONGEST_REASON: Final = 120
+"""Bytes of the reason of a close."""
 _LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a message that is received at all, or four times the longest record if that is more. A longer one
-is refused before it has arrived, and the connection with it."""
+"""Bytes of a message that is received although it may be bad, or four times the longest record if that is
+more. A longer one is refused before it has arrived, and the connection with it."""
 
 
 class _Messages:
@@ -46,6 +49,8 @@ class _Messages:
 
     def __init__(self, options: FeedOptions, default: OnBadLine | None = None) -> None:
         self.bad = options.bad_lines(default)
+        self.longest = options.max_line if self.bad.policy == "fail" else max(_LARGEST, 4 * options.max_line)
+        """Bytes of a message that is received at all. One that ends its connection need not arrive."""
         self._max = options.max_line
         self._decode = options.decoder()
 
@@ -58,6 +63,16 @@ class _Messages:
             return [data if self._decode is None else self._decode(data)]
         except (ValueError, RecursionError, OverflowError) as error:
             return list(self.bad.refuse(error, data, at="a message"))
+
+    def refused(self, code: int | None) -> list[BadRecord]:
+        """What takes the place of a message of which nothing has arrived, if the connection ended with 1009.
+
+        ValueError if a bad message is an error.
+        """
+        if code != _TOO_LARGE:
+            return []
+        error = f"has more than {self.longest} bytes; allow more with max_line (--max-line)"
+        return self.bad.refuse(LineTooLong(error), at="a message", size=self.longest + 1)
 
 
 class _Acknowledgements:
@@ -117,25 +132,21 @@ class WebSocketFeed(ConnectedFeed):
         name: str | None = None,
         hello: str | None = None,
         ack: str | None = None,
-        token: str | None = None,
+        access: ServerAccess | None = None,
     ) -> None:
         super().__init__(name or url)
         self._messages = _Messages(options)
         self.bad: BadLines = self._messages.bad
         self._url = url
-        self._headers = {"authorization": f"Bearer {token}"} if token is not None else {}
-        self._longest = max(_LARGEST, 4 * options.max_line)
+        self._access = access or ServerAccess()
         self._hello = hello
         self._ack = ack
 
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Connect, say hello, and yield the messages."""
-        from penstock.net.http import WebSocketClosed, ws
+        from penstock.net.http import WebSocketClosed
 
-        client = ws(self._url, headers=self._headers, max_length=self._longest)
-        opened = await client.connect()
-        assert opened is not None
-        async with opened as connection:
+        async with await self._opened() as connection:
             self.connected()
             if self._hello is not None:
                 await connection.outbound.send(self._hello)
@@ -147,20 +158,30 @@ class WebSocketFeed(ConnectedFeed):
                         count += 1
                         yield Delivery(self._messages.records(message), stored=acknowledgements.after(count))
                 except WebSocketClosed as closed:
-                    for bad in self._too_large(closed.code):
+                    for bad in self._messages.refused(closed.code):
                         yield Delivery([bad])
                     raise
             code = connection.inbound.close_code
-            for bad in self._too_large(code):
+            for bad in self._messages.refused(code):
                 yield Delivery([bad])
             raise ConnectionLost(f"the server has closed the connection with {code}")
 
-    def _too_large(self, code: int | None) -> list[BadRecord]:
-        """Treat a message that was refused as a bad one; nothing of it has arrived."""
-        if code != _TOO_LARGE:
-            return []
-        error = f"has more than {self._longest} bytes; allow more with max_line (--max-line)"
-        return self.bad.refuse(LineTooLong(error), at="a message", size=self._longest + 1)
+    async def _opened(self) -> WebSocketConnection:
+        from penstock.net.http import BadStatus, ws
+
+        client = ws(self._url, headers=self._access.headers, max_length=self._messages.longest)
+        if self._access.context is not None:
+            client = client.secure(self._access.context)
+        try:
+            connection = await client.connect()
+        except BadStatus as error:
+            self._access.check_status(self.name, error.status)
+            raise
+        except NetError as error:
+            self._access.check_certificate(self.name, error)
+            raise
+        assert connection is not None
+        return connection
 
 
 class WebSocketListenFeed(Feed):
@@ -172,7 +193,7 @@ class WebSocketListenFeed(Feed):
         self.senders = self._ledger = SenderLedger()
         self._address = address
         self._ack = ack
-        self._listener = HttpListener(address, longest_message=options.max_line)
+        self._listener = HttpListener(address, longest_message=self._messages.longest)
         self._rendezvous: Rendezvous
         self._listener.start(self._application)
         self.name = f"messages sent to {self._listener.where.replace('http', 'ws', 1)}"
@@ -202,27 +223,43 @@ class WebSocketListenFeed(Feed):
             await outbound.close(_REFUSED, "this address needs the header Authorization: Bearer TOKEN")
             return
         acknowledgements = _Acknowledgements(outbound, self._ack)
-        count = 0
         host, port = inbound.scope.get("client") or ("unnamed", 0)
         with self._ledger.visit(f"{host}:{port}") as visit:
             async with acknowledgements.sending():
                 try:
-                    async for message in inbound.receive():
-                        records = self._messages.records(message)
-                        count += 1
-                        visit.doing, visit.held = DEMAND, len(message)
-                        await self._rendezvous.offer(Delivery(records, stored=acknowledgements.after(count)))
-                        visit.doing, visit.held = DATA, 0
-                        visit.took(len(records), len(message))
+                    await self._receive(inbound, acknowledgements, visit)
                 except FeedClosed:
                     await outbound.close(_GOING_AWAY, "the gateway is being stopped")
                 except ValueError as error:
                     _log.warning("%s; this sender is disconnected", error)
-                    await outbound.close(_UNREADABLE, str(error)[:100])
+                    if inbound.close_code is None:  # Otherwise the server has refused the message itself.
+                        reason = str(error).encode()[:_LONGEST_REASON].decode(errors="ignore")
+                        await outbound.close(_UNREADABLE, reason)
+
+    async def _receive(
+        self, inbound: WebSocketInbound, acknowledgements: _Acknowledgements, visit: SenderVisit
+    ) -> None:
+        """Offer the messages of one sender, to the end."""
+        from penstock.net.http import WebSocketClosed
+
+        count = 0
+        try:
+            async for message in inbound.receive():
+                records = self._messages.records(message)
+                count += 1
+                visit.doing, visit.held = DEMAND, len(message)
+                await self._rendezvous.offer(Delivery(records, stored=acknowledgements.after(count)))
+                visit.doing, visit.held = DATA, 0
+                visit.took(len(records), len(message))
+        except WebSocketClosed as closed:
+            letters = self._messages.refused(closed.code)
+            if letters:
+                await self._rendezvous.offer(Delivery(letters))
+            raise
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
-    url.address(0)
+    access = ServerAccess.of(url)
     try:
         import websockets.asyncio.client  # noqa: F401 - Otherwise the feed would fail when it is read.
     except ImportError as error:
@@ -237,7 +274,7 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         name=url.shown.partition("#")[0],
         hello=given.get("hello"),
         ack=given.get("ack"),
-        token=url.secret("token-file"),
+        access=access,
     )
 
 
@@ -260,7 +297,8 @@ SCHEMES = (
             parameters={
                 "hello": "what to send first, after each connect",
                 "ack": _ACK_HELP,
-                "token-file": "a file with a secret, which is sent as Authorization: Bearer SECRET",
+                **TOKEN_PARAMETERS,
+                **(TLS_PARAMETERS if name == "wss" else {}),
             },
         )
         for name in ("ws", "wss")
