@@ -59,7 +59,11 @@ class Limits:
     heartbeat: float = 1.0
     """Seconds without a frame after which an extended subscriber gets a heartbeat."""
     staged_bytes: int = 256 * 1024 * 1024
-    """Bytes that producers may have staged, and not published yet, all together."""
+    """Bytes of memory for what the producers of a stream have staged, and not published yet, all together;
+    also the largest piece that one of them may send."""
+    staged_disk_bytes: int = 8 * 1024 * 1024 * 1024
+    """Bytes of the journal's disk for the same, if the journal is in a file. Pieces go there once a quarter
+    of ``staged_bytes`` is in use."""
     requests_in_waiting: int = 16
     """How many requests of a plain subscriber may wait for their answer at a time."""
     max_listed: int = 256

@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.aquifer.faults.rigs import resident_kib
@@ -62,6 +65,30 @@ class GatewayProcess:
         self._process.kill()
         self._process.wait()
 
+    @property
+    def pid(self) -> int:
+        """Its number."""
+        return self._process.pid
+
     def memory_mib(self) -> float:
         """How much memory it has in use."""
         return resident_kib(self._process.pid) / 1024
+
+    @contextmanager
+    def watched(self) -> Iterator[Callable[[], float]]:
+        """Watch its memory; the function tells the most MiB that it had, without the pages of files."""
+        most, over = 0.0, threading.Event()
+
+        def watch() -> None:
+            nonlocal most
+            with suppress(FileNotFoundError, ProcessLookupError):
+                while not over.wait(0.01):
+                    most = max(most, resident_kib(self.pid, "RssAnon") / 1024)
+
+        watching = threading.Thread(target=watch)
+        watching.start()
+        try:
+            yield lambda: most
+        finally:
+            over.set()
+            watching.join()

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import zmq
@@ -299,6 +299,18 @@ def file_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+def nameless_files(folder: str | os.PathLike[str], pid: int | None = None) -> dict[int, os.stat_result]:
+    """The files of this folder, by number, that a process has open and that have no name any more."""
+    descriptors, found = f"/proc/{pid or os.getpid()}/fd", {}
+    for number in os.listdir(descriptors):
+        with suppress(FileNotFoundError):  # That of the listing itself, for instance.
+            path = os.readlink(f"{descriptors}/{number}")
+            if path.startswith(f"{os.fspath(folder)}/") and path.endswith(" (deleted)"):
+                status = os.stat(f"{descriptors}/{number}")
+                found[status.st_ino] = status
+    return found
+
+
 def our_threads() -> list[str]:
     """The threads of gateways and subscriptions that are alive; those that a process has for good are not."""
     for_good = {"penstock-loop", "penstock-net", "penstock-timer"}
@@ -306,8 +318,8 @@ def our_threads() -> list[str]:
     return sorted(names - for_good)
 
 
-def resident_kib(pid: int | None = None) -> int:
-    """How much memory a process has in use."""
+def resident_kib(pid: int | None = None, kind: str = "VmRSS") -> int:
+    """How much memory a process has in use; ``RssAnon`` is what it has without the pages of files."""
     with open(f"/proc/{pid or os.getpid()}/status") as status:
-        line = next(line for line in status if line.startswith("VmRSS"))
+        line = next(line for line in status if line.startswith(kind))
     return int(line.split()[1])

@@ -30,9 +30,9 @@ from penstock.aquifer.log import (
 from penstock.aquifer.records.batch import Batch
 from tests.aquifer.log.making import NO_WATERMARK, batches_from, copy_of, everything, fill, segment_files
 from tests.aquifer.log.test_sqlite_crashes import TestTornLog
-from tests.aquifer.log.test_sqlite_full_disk import fill_up, small_disk, write_until_it_is_full
+from tests.aquifer.log.test_sqlite_full_disk import fill_up, write_until_it_is_full
 
-__all__ = ["TestTornLog", "small_disk"]
+__all__ = ["TestTornLog"]
 
 OpenSqlite = Callable[..., SqliteJournal]
 pytestmark = pytest.mark.usefixtures("all_in_segments")

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 import sqlite3
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,19 +20,6 @@ from tests.aquifer.faults.rigs import ANYWHERE, eventually
 from tests.aquifer.log.making import NO_WATERMARK, batch_at, batches_from, everything, fill
 
 OpenSqlite = Callable[..., SqliteJournal]
-
-
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of three megabytes, where we may mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    command = [str(mount), "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a small disk cannot be mounted here: it takes root")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def fill_up(journal: SqliteJournal) -> list[Batch]:

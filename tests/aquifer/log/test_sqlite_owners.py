@@ -193,20 +193,8 @@ def test_a_file_system_without_locks_is_named(path: Path, monkeypatch: pytest.Mo
         SqliteJournal(path)
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of its own, where we may mount one."""
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = shutil.which("mount")
-    command = [str(mount), "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
-    if mount is None or subprocess.run(command, capture_output=True, check=False).returncode != 0:
-        pytest.skip("a disk cannot be mounted here: it takes root")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
-def test_a_disk_that_cannot_be_written_to_is_told_of(disk: Path) -> None:
+def test_a_disk_that_cannot_be_written_to_is_told_of(small_disk: Path) -> None:
+    disk = small_disk
     journal = SqliteJournal(disk / "journal.db")
     batches = fill(journal, [3])
     journal.close()

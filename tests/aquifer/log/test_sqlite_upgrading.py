@@ -16,9 +16,7 @@ from tests.aquifer.log.format_one import EPOCH, write_format_one
 from tests.aquifer.log.format_two import EPOCH as EPOCH_OF_TWO
 from tests.aquifer.log.format_two import write_format_two
 from tests.aquifer.log.making import NO_WATERMARK, batches_from, everything, fill, segment_files
-from tests.aquifer.log.test_sqlite_full_disk import small_disk, write_until_it_is_full
-
-__all__ = ["small_disk"]
+from tests.aquifer.log.test_sqlite_full_disk import write_until_it_is_full
 
 OpenSqlite = Callable[..., SqliteJournal]
 

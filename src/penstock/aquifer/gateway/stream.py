@@ -217,6 +217,7 @@ class GatewayStream:
         try:
             if self._table is not None:
                 self._table.registry.note_all()
+                self._table.transactions.drop_all()
             self.log.close()
         finally:
             _owners.pop(id(self._journal), None)

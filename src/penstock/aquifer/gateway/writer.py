@@ -11,6 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,8 +20,10 @@ from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked, Jo
 from penstock.aquifer.gateway.dead_letters import BadRecords, Misfit
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.hop_clock import Doing
-from penstock.aquifer.log import Log, PendingAppend
+from penstock.aquifer.log import Log, PendingAppend, Spool
+from penstock.aquifer.log.spool import is_spooled
 from penstock.aquifer.records.batch import Batch
+from penstock.aquifer.records.compression import Compressor
 from penstock.aquifer.records.packer import Packed, Packer
 from penstock.delivery import BadRecord, Delivery
 from penstock.spec import UNBOUNDED
@@ -258,7 +261,7 @@ class LogWriter:
         for batch in pending.batches:
             batches.append(replace(batch, first=first))
             first = batches[-1].end
-        batches = self._compressed(batches)
+        batches = self._compressed_apart(batches)
         if batches and not self._wait_for_space(batches, pending):
             return False
         if pending.withdrawn:
@@ -274,6 +277,21 @@ class LogWriter:
         """The batches as they are stored and sent: this is the one time that they are compressed."""
         compressor = self._log.compressor
         return batches if compressor is None else compressor.all_compressed(batches)
+
+    def _compressed_apart(self, batches: list[Batch]) -> list[Batch]:
+        """The same for more batches than fit into memory: those from a spool go to a spool.
+
+        That takes space beside the batches, and beside what the journal needs for them. If the disk does not
+        have it, they stay as they are.
+        """
+        compressor, spool = self._log.compressor, self._log.open_spool()
+        spooled = sum(batch.nbytes for batch in batches if is_spooled(batch))
+        if compressor is None or spool is None or not spooled:
+            return self._compressed(batches)
+        with suppress(OSError):
+            if spool.free_bytes() >= 2 * spooled:
+                return [_compressed_into(spool, compressor, batch) for batch in batches]
+        return batches
 
     def _append(self, packed: list[Batch]) -> bool:
         """Append in portions that fit; False if the gateway is stopped while the log is full."""
@@ -342,9 +360,11 @@ class LogWriter:
         self._intake.note_stored(self._log.head)
 
     def _stall(self, error: JournalError) -> None:
-        if str(error) != self._log.stalled:
-            _log.error("%s; the gateway and its source wait", error, extra=self._about)
-        self._log.stalled = str(error)
+        why = str(error)
+        if why != self._log.stalled:
+            # Not the error itself: a handler may keep it, and with it the batches in its traceback.
+            _log.error("%s; the gateway and its source wait", why, extra=self._about)
+        self._log.stalled = why
 
     def _go_on(self) -> None:
         if self._log.stalled is not None:
@@ -386,6 +406,14 @@ class LogWriter:
         if demand - self._demand >= ahead / 4 or (demand > self._demand and outstanding <= 0):
             self._demand = demand
             self._intake.set_demand(demand)
+
+
+def _compressed_into(spool: Spool, compressor: Compressor, batch: Batch) -> Batch:
+    smaller = compressor.tried(batch)
+    if not (smaller.compressed and is_spooled(batch)):
+        return smaller
+    (payload,) = spool.put(smaller.payload)
+    return replace(smaller, payload=payload)
 
 
 def _size_of(batches: list[Batch]) -> tuple[int, int]:

@@ -24,6 +24,7 @@ from penstock.aquifer.log.journal import Cursor, Held, Journal
 from penstock.aquifer.log.kafka import KafkaJournal
 from penstock.aquifer.log.log import Log, PendingAppend
 from penstock.aquifer.log.memory import MemoryJournal
+from penstock.aquifer.log.spool import Spool
 from penstock.aquifer.log.sqlite import SqliteJournal
 from penstock.aquifer.log.unpacked import UnpackedBatch
 
@@ -37,6 +38,7 @@ __all__ = [
     "Log",
     "MemoryJournal",
     "PendingAppend",
+    "Spool",
     "SqliteJournal",
     "UnpackedBatch",
     "compact_journal",

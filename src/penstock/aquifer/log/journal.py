@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from penstock.aquifer.errors import JournalError
+from penstock.aquifer.log.spool import Spool
 from penstock.aquifer.records.batch import Batch
 from penstock.arguments import a_count, a_number
 
@@ -134,6 +135,10 @@ class Journal(Protocol):
     def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored, from any thread: their number may be bounded."""
         return True
+
+    def open_spool(self) -> Spool | None:
+        """A new place on its disk for bytes that are not to be stored; None if it has no disk."""
+        return None
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last :meth:`append`."""

@@ -224,7 +224,7 @@ class KafkaTopics:
             producer.begin_transaction()
             for batch in batches:
                 header = _pack_header(
-                    _BatchHeader(batch.first, batch.count, start.before, batch.format, batch.metadata)
+                    _BatchHeader(batch.first, batch.count, start.before, batch.format, bytes(batch.metadata))
                 )
                 producer.produce(
                     self._topic,

@@ -21,6 +21,7 @@ from penstock.aquifer.log.excerpts import in_format, joined, leading, part
 from penstock.aquifer.log.expansion import ExpandedBatches
 from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
+from penstock.aquifer.log.spool import Spool
 from penstock.aquifer.log.unpacked import UnpackedBatch, UnpackedBatches
 from penstock.aquifer.records import MSGPACK, Batch
 from penstock.aquifer.records.compression import Compressor, expanded_bytes, plain_format
@@ -288,6 +289,10 @@ class Log:
     def has_space_for_mark(self, name: str) -> bool:
         """Whether a mark of this name can be stored; their number may be bounded."""
         return self._journal.has_space_for_mark(name)
+
+    def open_spool(self) -> Spool | None:
+        """A new place on the journal's disk for bytes that are not to be stored; None if it has no disk."""
+        return self._journal.open_spool()
 
     def submit(self, pending: PendingAppend) -> None:
         """Append these batches as soon as there is room; ``pending`` says when that was done."""

@@ -35,6 +35,7 @@ from penstock.aquifer.log.database import open_database
 from penstock.aquifer.log.journal import Cursor, Held, a_bound, a_path, an_age, remaining
 from penstock.aquifer.log.ownership import OwnerLock
 from penstock.aquifer.log.schema import State
+from penstock.aquifer.log.spool import Spool, in_memory
 from penstock.aquifer.log.sqlite_rows import as_journal_errors, damaged
 from penstock.aquifer.log.sqlite_writer import SqliteWriter
 from penstock.aquifer.records.batch import Batch
@@ -136,7 +137,8 @@ class SqliteJournal(AnnotatedJournal):
         self._check_open()
         end = end_of(batches, self._end)
         self._store(batches, marks or {}, end)
-        self._recent.extend(batches)
+        # What comes from a spool gives its space back.
+        self._recent.extend(in_memory(batches, self._cache_bytes))
         # From here on other threads look for them.
         self.head = end.offset
         self._recent.forget_before(self._recent.position_for(self.head, self._cache_bytes))
@@ -206,6 +208,10 @@ class SqliteJournal(AnnotatedJournal):
         """Remember, or with None forget, a cursor; stored with the next :meth:`append` or :meth:`flush`."""
         super().save_cursor(name, cursor)
         self._unsaved[name] = cursor
+
+    def open_spool(self) -> Spool | None:
+        """A new spool in the directory of the file; None on a system that cannot write to a removed file."""
+        return Spool(self.path) if hasattr(os, "pwrite") else None
 
     def flush(self) -> None:
         """Store the cursors that were saved since the last :meth:`append`, and delete what was forgotten.

@@ -228,10 +228,14 @@ class SqliteWriter:
             yield
             return
         try:
-            yield
+            try:
+                yield
+            finally:
+                _wait_for(written)  # Whatever has happened: nothing is undone while it is being written.
+            written.result()
         finally:
-            _wait_for(written)  # Whatever has happened: nothing is undone while it is being written.
-        written.result()
+            # An error in it has this frame in its traceback. The batches must not wait for the collector.
+            del written
 
     def _not_ours_any_more(self) -> JournalInUse:
         return JournalInUse(

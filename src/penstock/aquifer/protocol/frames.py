@@ -88,7 +88,7 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     count: int
     payload: bytes | memoryview
     """A view into the socket's buffer, if the reader of the frames wants no copies."""
-    metadata: bytes = b""
+    metadata: bytes | memoryview = b""
     chosen: list[int] | None = None
     """Which of its records it has, by their position, if a subscriber asked for a few keys only. This is in
     the metadata."""

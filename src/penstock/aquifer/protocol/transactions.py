@@ -15,9 +15,9 @@ the answer is sent once that is done.
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final, TypeAlias
+from typing import Final
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -40,6 +40,7 @@ from penstock.aquifer.protocol.messages import (
 )
 from penstock.aquifer.protocol.replays import MOST_LETTERS, marks_with, replayed_before
 from penstock.aquifer.protocol.session import Reply, refusal
+from penstock.aquifer.protocol.staged_pieces import AttemptKey, StagedPieces
 from penstock.aquifer.records.arrow import from_arrow_stream
 from penstock.aquifer.records.batch import (
     ARROW,
@@ -57,10 +58,6 @@ __all__ = ["PendingTransaction", "Transactions"]
 
 _MARK: Final = "delivered:"
 _NO_KEY: Final = "-"
-_FORGOTTEN_AFTER: Final = 3600.0
-"""Seconds after which staged records that nobody came back for are dropped."""
-_WEIGHT: Final = 512
-"""What a piece counts for beside its bytes: otherwise empty ones would be free."""
 _MOST_ASKERS: Final = 64
 """How many envelopes wait for the answer to one commit; one producer may ask again and again."""
 _MOST_PENDING: Final = 4096
@@ -95,35 +92,24 @@ class PendingTransaction(PendingAppend):
         return mine | marks_with(marks, self.replay.epoch, self.replay.offsets)
 
 
-@dataclass
-class _Attempt:
-    """What one attempt of a task has left here."""
-
-    began: float
-    touched: float
-    pieces: dict[int, Batch] = field(default_factory=dict)
-
-
-_Key: TypeAlias = tuple[str, str, int, int, int]
-"""Owner, query, batch, part, attempt. What others stage under the same name is not seen."""
-
-
 class Transactions:
     """What is staged, and what is being written."""
 
     def __init__(self, log: Log, limits: Limits, *, writable: bool, stream: str = "") -> None:
         self._stream = stream or UNSET
         self._log = log
-        self._limits = limits
         self._writable = writable
-        self._staged: dict[_Key, _Attempt] = {}
+        self._staged = StagedPieces(limits, log.open_spool() if writable else None)
         self._pending: dict[tuple[str, int], PendingTransaction] = {}
         self._handovers: dict[str, PendingTransaction] = {}
         """By name, those that are not written yet."""
-        self.nbytes = 0
-        """How much is staged."""
         self._producers: OrderedDict[str, tuple[ProducerStatus, HopClock]] = OrderedDict()
         """By name, the one that has published last comes last."""
+
+    @property
+    def nbytes(self) -> int:
+        """How much is staged."""
+        return self._staged.nbytes
 
     # ---------------------------------------------------------------- staging
     def put(
@@ -148,23 +134,9 @@ class Transactions:
             return [Reply(envelope, OnNext(message.count, x=told))]
         fields = OnNextFields(stream=self._stream) if self._stream else UNSET
         done = [Reply(envelope, OnNext(message.count, x=fields))]
-        key = caller.owner, put.query, put.batch, put.part, put.attempt
-        attempt = self._staged.get(key) or _Attempt(began=now, touched=now)
-        before = attempt.pieces.get(put.seq)  # If the answer was lost, it comes again.
-        more = _weight(piece) - (_weight(before) if before is not None else 0)
-        if self._too_much(more):
-            self._drop_dead(key, attempt, now)
-        if self._too_much(more):
-            text = (
-                f"no more than {self._limits.staged_bytes} bytes can be staged: let the query take smaller "
-                "batches (maxRecordsPerTrigger), or give the gateway more (staged_bytes)"
-            )
-            return [Reply(envelope, refusal(text, ErrorCode.FULL))]
-        self._staged[key] = attempt
-        attempt.touched = now
-        attempt.pieces[put.seq] = piece
-        self.nbytes += more
-        return done
+        key = AttemptKey(caller.owner, put.query, put.batch, put.part, put.attempt)
+        problem = self._staged.put(key, put.seq, piece, now)
+        return done if problem is None else [Reply(envelope, refusal(problem, ErrorCode.FULL))]
 
     def _piece(self, message: Next, put: Put, attached: Sequence[bytes]) -> Batch | str:
         """The records that came, or what is wrong with them.
@@ -189,9 +161,6 @@ class Transactions:
             # msgspec and pyarrow have many ways to say that bytes are not what they should be.
             return f"the records of x.put cannot be read as {put.fmt}: {error}"
 
-    def _too_much(self, more: int) -> bool:
-        return more > 0 and self.nbytes + more > self._limits.staged_bytes
-
     # ---------------------------------------------------------------- publishing
     def commit(self, commit: Commit, envelope: tuple[bytes, ...], caller: Caller) -> list[Reply]:
         """A batch is complete: publish it, if that was not done before."""
@@ -202,7 +171,7 @@ class Transactions:
         if not self._is_owner(query, caller):
             return [Reply(envelope, _not_owner(query))]
         if self._published(query) >= batch:
-            self._drop(caller.owner, query, batch)
+            self._staged.drop_published(caller.owner, query, batch)
             return [Reply(envelope, self._done(self._log.head))]
         pending = [number for name, number in self._pending if name == query and number >= batch]
         if pending:
@@ -217,7 +186,7 @@ class Transactions:
         if replay is not None:
             before = replayed_before(self._log.marks, replay.epoch, replay.offsets)
             if before:
-                self._drop(caller.owner, query, batch)
+                self._staged.drop_published(caller.owner, query, batch)
                 fields = CompleteFields(end=self._log.head, stream=self._stream, replayed=before)
                 return [Reply(envelope, OnComplete(x=fields))]
             if self._is_being_replayed(replay):
@@ -233,8 +202,7 @@ class Transactions:
             return [Reply(envelope, refusal(text, ErrorCode.BUSY, retry=1000))]
         pieces: list[Batch] = []
         for part, attempt, count in commit.parts:
-            staged = self._staged.get((caller.owner, query, batch, part, attempt))
-            there = staged.pieces if staged is not None else {}
+            there = self._staged.of(AttemptKey(caller.owner, query, batch, part, attempt))
             if count > len(there) or any(seq not in there for seq in range(count)):
                 text = (
                     f"{count} pieces of part {part} of batch {batch} should be staged, and {len(there)} are: "
@@ -328,7 +296,7 @@ class Transactions:
                 answer: Control = refusal(transaction.failure, ErrorCode.JOURNAL)
             elif transaction.end is not None:
                 self._count(transaction)
-                self._drop(transaction.owner, transaction.query, transaction.batch)
+                self._staged.drop_published(transaction.owner, transaction.query, transaction.batch)
                 answer = self._done(transaction.end)
             else:
                 continue
@@ -372,12 +340,12 @@ class Transactions:
             for name, (status, clock) in self._producers.items()
         ]
 
-    # ---------------------------------------------------------------- making room
+    # ---------------------------------------------------------------- whose it is
     def give(self, query: str, owner: str) -> bool:
         """Let a name belong to another key; False if nobody has published anything under it."""
         if not self._writable or _MARK + query not in self._log.marks:
             return False
-        self._forget(key for key in self._staged if key[1] == query)
+        self._staged.drop(lambda key: key.query == query)
         # Batches of the old owner may be on their way into the log. The number of the last one is looked up
         # when it is there: the mark must not go back, or that batch could be published again.
         handover = PendingTransaction(query=query, batch=-1, batches=[], owner=owner, hands_over=True)
@@ -387,35 +355,18 @@ class Transactions:
 
     def owners(self) -> set[str]:
         """The keys of producers that have staged something, or wait for it to be written."""
-        keys = {key[0] for key in self._staged} | {one.owner for one in self._pending.values()}
-        return keys - {""}
+        return (self._staged.owners() | {one.owner for one in self._pending.values()}) - {""}
 
     def withdraw(self, owner: str) -> None:
         """A key may not write any more: drop what it has staged, and what waits to be written."""
-        self._forget(key for key in self._staged if key[0] == owner)
+        self._staged.drop(lambda key: key.owner == owner)
         for transaction in self._pending.values():
             transaction.withdrawn |= transaction.owner == owner
 
-    def _drop(self, owner: str, query: str, batch: int) -> None:
-        """What was published, and what came to nothing before it."""
-        self._forget(key for key in self._staged if key[:2] == (owner, query) and key[2] <= batch)
-
-    def _drop_dead(self, key: _Key, attempt: _Attempt, now: float) -> None:
-        """Space is needed: drop what nobody came back for, and attempts that this one replaces.
-
-        A task that was killed leaves its pieces here, and so does the next, when the batch is run again. An
-        attempt that has staged something since this one began may be its rival, and stays.
-        """
-        self._forget(
-            other
-            for other, staged in self._staged.items()
-            if now - staged.touched > _FORGOTTEN_AFTER
-            or (other[:4] == key[:4] and other != key and staged.touched < attempt.began)
-        )
-
-    def _forget(self, keys: Iterable[_Key]) -> None:
-        for key in list(keys):
-            self.nbytes -= sum(map(_weight, self._staged.pop(key).pieces.values()))
+    def drop_all(self) -> None:
+        """The gateway is closed: give the memory and the disk back."""
+        self._staged.drop(lambda _: True)
+        self._pending.clear()
 
 
 _NOT_WRITABLE: Final = (
@@ -432,10 +383,6 @@ def _batch_in(marks: Mapping[str, str], query: str) -> int:
 def _not_owner(query: str) -> OnError:
     text = f"the name {query!r} belongs to another key: choose another name, or use its owner's key"
     return refusal(text, ErrorCode.AUTH)
-
-
-def _weight(piece: Batch) -> int:
-    return piece.nbytes + _WEIGHT
 
 
 def _problem_with_numbers(query: str, *numbers: int) -> str | None:

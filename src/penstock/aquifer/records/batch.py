@@ -70,9 +70,13 @@ class ChosenMetadata(RecordMetadata, array_like=True, frozen=True, gc=False):
 # The methods of the codecs themselves: a function around them would be one more call for each batch.
 pack_metadata: Final[Callable[[RecordMetadata], bytes]] = msgspec.msgpack.Encoder().encode
 """The metadata as it is stored and sent."""
-unpack_metadata: Final[Callable[[bytes], RecordMetadata]] = msgspec.msgpack.Decoder(RecordMetadata).decode
+unpack_metadata: Final[Callable[[bytes | memoryview], RecordMetadata]] = msgspec.msgpack.Decoder(
+    RecordMetadata
+).decode
 """The metadata that ``pack_metadata`` packed; ``msgspec.DecodeError`` if it is not valid."""
-unpack_chosen: Final[Callable[[bytes], ChosenMetadata]] = msgspec.msgpack.Decoder(ChosenMetadata).decode
+unpack_chosen: Final[Callable[[bytes | memoryview], ChosenMetadata]] = msgspec.msgpack.Decoder(
+    ChosenMetadata
+).decode
 """The same, with the positions of the records if there are only some."""
 pack_values: Final[Callable[[Sequence[bytes]], bytes]] = msgspec.msgpack.Encoder().encode
 """The payload for these values."""
@@ -108,7 +112,7 @@ class Batch(msgspec.Struct, frozen=True, gc=False):
     count: int
     payload: bytes | memoryview
     """The values, in the given format."""
-    metadata: bytes
+    metadata: bytes | memoryview
     """Times and keys: a :class:`RecordMetadata`, packed."""
     format: str = MSGPACK
     # Counted once, when the batch is made: the writer, the log and every reader look at these two.

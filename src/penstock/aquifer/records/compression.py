@@ -109,9 +109,10 @@ class Compressor:
 
         If batches do not get smaller, fewer and fewer are tried: records without a pattern cost little.
         """
-        return [self._tried(batch) for batch in batches]
+        return [self.tried(batch) for batch in batches]
 
-    def _tried(self, batch: Batch) -> Batch:
+    def tried(self, batch: Batch) -> Batch:
+        """The same for one of them."""
         if self._left_alone:
             self._left_alone -= 1
             return batch
