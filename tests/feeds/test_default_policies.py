@@ -87,10 +87,9 @@ class OwnFeed(feeds.Feed):
 
 
 def test_a_feed_of_ones_own_that_counts_no_bad_lines_has_the_default() -> None:
-    feed = OwnFeed()
-    assert feed.on_bad_record == "fail"
-    feed.opened_with = FeedOptions(codec="json").with_dead_letters()
-    assert feed.on_bad_record == "dead-letter"
+    feed, with_letters = OwnFeed(), OwnFeed()
+    with_letters.opened_with = FeedOptions(codec="json").with_dead_letters()
+    assert (feed.on_bad_record, with_letters.on_bad_record) == ("fail", "dead-letter")
 
 
 def test_a_policy_that_is_not_known_is_refused() -> None:

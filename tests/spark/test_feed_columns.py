@@ -41,7 +41,8 @@ def descriptors() -> bytes:
     order = file.message_type.add(name="Order")
     order.field.add(name="id", number=1, type=kinds.TYPE_INT64, label=1)
     order.field.add(name="who", number=2, type=kinds.TYPE_STRING, label=1)
-    return descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    written: bytes = descriptor_pb2.FileDescriptorSet(file=[file]).SerializeToString()
+    return written
 
 
 def datum(order: dict[str, object]) -> bytes:
