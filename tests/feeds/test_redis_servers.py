@@ -84,15 +84,19 @@ def test_a_file_that_cannot_be_read_is_a_clear_error() -> None:
 def cluster(folder: Path) -> Iterator[list[RedisServer]]:
     """Two nodes, each with half of the slots."""
     with ExitStack() as stack:
+        # By default the nodes meet at ports that are higher by 10000, which may not exist.
+        buses = [free_port(), free_port()]
         nodes = [
-            stack.enter_context(RedisServer(folder / str(number), "--cluster-enabled", "yes"))
-            for number in range(2)
+            stack.enter_context(
+                RedisServer(folder / str(bus), "--cluster-enabled", "yes", "--cluster-port", str(bus))
+            )
+            for bus in buses
         ]
         clients = [node.client() for node in nodes]
         for client, first in zip(clients, (0, 8192), strict=True):
             client.execute_command("CLUSTER", "ADDSLOTSRANGE", first, first + 8191)
         clients[0].execute_command("CLUSTER", "SET-CONFIG-EPOCH", 1)
-        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        clients[0].execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port, buses[1])
         for client in clients:
             wait_until(lambda client=client: _is_complete(client), "the nodes do not meet")  # type: ignore[misc]
             client.close()
