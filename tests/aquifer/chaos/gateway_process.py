@@ -56,8 +56,6 @@ def paced(settings: GatewaySettings, start: int, go: threading.Event) -> Iterato
 def open_log(where: str) -> SqliteJournal | KafkaJournal:
     """The journal that the settings name."""
     if not where.startswith("kafka://"):
-        # Some groups are in the SQLite file, and others in several segment files.
-        segments.INLINE_BYTES, segments.SEGMENT_BYTES = 4096, 500_000  # type: ignore[misc]
         return SqliteJournal(where)
     address = KafkaAddress.of_url(where)
     return KafkaJournal(",".join(address.brokers), address.topic)
@@ -66,6 +64,8 @@ def open_log(where: str) -> SqliteJournal | KafkaJournal:
 def main() -> None:
     """Serve until told to stop."""
     settings = msgspec.json.decode(sys.argv[1], type=GatewaySettings)
+    # Some groups are in the SQLite file, and others in several segment files.
+    segments.INLINE_BYTES, segments.SEGMENT_BYTES = 4096, 500_000  # type: ignore[misc]
     go = threading.Event()
     gateway = Gateway(
         lambda journalled: Flux.from_iterable(paced(settings, journalled, go)),
