@@ -21,6 +21,15 @@ OPTION = re.compile(r"(?<![\w/<!-])--[a-z](?:-?[a-z])+(?!\w)(?!-)")
 """Not a part of a marble, such as ``--x-y--``."""
 OF_OTHERS = {
     "java": {"--add-modules"},
+    "kafka-configs": {"--add-config", "--alter", "--bootstrap-server", "--topic"},
+    "kafka-topics": {
+        "--bootstrap-server",
+        "--config",
+        "--create",
+        "--delete",
+        "--replication-factor",
+        "--topic",
+    },
     "make bench": {"--only", "--quick"},
     "make lock": {"--upgrade"},
     "make tck-loaded": {"--at-once", "--loops", "--runs"},
