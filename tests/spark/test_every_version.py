@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1300)]
 
 NUMBERS = [{"n": number} for number in range(RECORDS)]
-PIPELINES = Path(__file__).parents[2] / "examples" / "spark_pipelines"
+PROJECT = Path(__file__).parents[2] / "examples" / "spark_pipelines"
 
-RARE_ON_OTHERS = pytest.mark.rare(60) if installed() < (4, 3) else pytest.mark.slow
-"""For what takes a minute: on the newest version it runs each time."""
+CONNECT = pytest.mark.rare(60) if installed() < (4, 3) else pytest.mark.slow
+PIPELINES = pytest.mark.rare(30) if (4, 1) <= installed() < (4, 3) else pytest.mark.slow
+"""What takes a minute, or half of one, runs each time on the newest version."""
 
 outcomes: dict[str, str] = {}
 """What came of each feature, by its name."""
@@ -144,7 +145,7 @@ def test_counts_go_on_after_a_restart(queries: Queries, serve: Serve, tmp_path: 
     assert counted == dict.fromkeys(range(10), RECORDS // 10)
 
 
-@RARE_ON_OTHERS
+@CONNECT
 @feature("Connect")
 def test_a_client_of_a_server_reads_and_writes(run_of_client: ClientRun) -> str | None:
     found, written = run_of_client.found, run_of_client.doubled
@@ -158,6 +159,7 @@ def test_a_client_of_a_server_reads_and_writes(run_of_client: ClientRun) -> str 
     return "yes; AvailableNow ends after one batch of the limit"
 
 
+@PIPELINES
 @feature("pipelines")
 def test_a_project_of_declarative_pipelines_reads_and_writes(serve: Serve, tmp_path: Path) -> str | None:
     if find_spec("pyspark.pipelines") is None:
@@ -168,7 +170,7 @@ def test_a_project_of_declarative_pipelines_reads_and_writes(serve: Serve, tmp_p
 
     source, sink = serve(NUMBERS, codec="json"), serve(None, writable=True)
     project = tmp_path / "project"
-    shutil.copytree(PIPELINES, project)
+    shutil.copytree(PROJECT, project)
     specification = project / "spark-pipeline.yml"
     specification.write_text(
         specification.read_text("utf-8").replace("STORAGE", f"file://{tmp_path}/storage"), "utf-8"
