@@ -1,5 +1,6 @@
 """Commands whose output or whose terminal is gone: they end quietly, or go on."""
 
+import re
 import shutil
 import signal
 import socketserver
@@ -49,6 +50,7 @@ OTHERS = [
     ["run", "--help"],
 ]
 """All others, of which none writes for long."""
+PROGRESS = re.compile(rb"[a-z]+ +\d+ %  \d+ of \d+ steps;")
 
 
 @pytest.fixture(scope="module")
@@ -101,18 +103,23 @@ def shell(arguments: list[str], redirection: str) -> subprocess.CompletedProcess
     )
 
 
+def complaints(done: subprocess.CompletedProcess[bytes]) -> list[bytes]:
+    """What a command has said on its other output, without the progress that it shows on a busy machine."""
+    return [line for line in done.stderr.splitlines() if PROGRESS.match(line) is None]
+
+
 @pytest.mark.parametrize("arguments", COMMANDS + OTHERS, ids=" ".join)
 def test_a_command_with_a_closed_output_ends_quietly(arguments: list[str], words: dict[str, str]) -> None:
     done = shell([word.format(**words) for word in arguments], ">&-")
 
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, complaints(done)) == (0, [])
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_command_whose_reader_has_enough_ends_quietly(arguments: list[str], words: dict[str, str]) -> None:
     done = shell([word.format(**words) for word in arguments], "| head -c 1")
 
-    assert (done.returncode, done.stderr) == (0, b"")
+    assert (done.returncode, complaints(done)) == (0, [])
 
 
 def test_an_echo_with_a_closed_output_serves_and_ends_quietly() -> None:
