@@ -284,9 +284,10 @@ class LogWriter:
         That takes space beside the batches, and beside what the journal needs for them. If the disk does not
         have it, they stay as they are.
         """
-        compressor, spool = self._log.compressor, self._log.open_spool()
+        compressor = self._log.compressor
         spooled = sum(batch.nbytes for batch in batches if is_spooled(batch))
-        if compressor is None or spool is None or not spooled:
+        spool = self._log.open_spool() if compressor is not None and spooled else None
+        if compressor is None or spool is None:
             return self._compressed(batches)
         with suppress(OSError):
             if spool.free_bytes() >= 2 * spooled:
