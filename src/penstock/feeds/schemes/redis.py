@@ -208,7 +208,7 @@ class RedisFeed(ConnectedFeed):
             self._acknowledged_later([key])
             return False
         if len(fields) % 2 and self._bad.policy == "fail":
-            # No Redis has such an entry, so this is about the server; it may have been mended by the next time.
+            # No Redis has such an entry: the fault is the server's, and may be mended by the next time.
             raise ValueError(f"the entry {key.decode()} has a field without a value")
         return True
 
