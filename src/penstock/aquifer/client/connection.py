@@ -8,7 +8,6 @@ question leave, or bytes of the answer arrive, nobody gives up.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from itertools import count
@@ -78,8 +77,6 @@ class GatewayConnection:
         self._patience = patience
         self._curve = curve
         self._sockets: GatewaySockets | None = None
-        self._process = 0
-        """The process that opened the sockets: they cannot be used in another."""
         self._reusable = False
         """Whether the next question may use the connection that is there."""
         self._numbers = count(1)
@@ -169,14 +166,13 @@ class GatewayConnection:
 
     def _send(self, question: tuple[bytes | memoryview, ...], repeat: bool) -> int:
         """Send the question; return how many bytes this connection will have sent when it has left."""
-        if self._sockets is not None and self._process != os.getpid():
+        if self._sockets is not None and self._sockets.is_of_parent:
             raise RuntimeError(
                 f"this connection to {self.endpoint} was opened before a fork, and belongs to the parent "
                 "process: make a new Producer, LogReader or Administrator in this one"
             )
         if self._sockets is None:
             self._sockets = GatewaySockets(self.endpoint, self._curve, context=self._context)
-            self._process = os.getpid()
         sockets = self._sockets
         if not self._reusable or zmq.EVENT_DISCONNECTED in sockets.control_events():
             sockets.connect()

@@ -239,8 +239,10 @@ class RedisFeed(ConnectedFeed):
             value = fields[wanted.encode()]
             return [value if self._decode is None else self._decode(value)]
         except (ValueError, RecursionError, OverflowError) as error:
-            whole = wanted is None or len(flat) % 2
-            value = b"\n".join(flat) if whole else fields.get(wanted.encode(), b"")
+            if wanted is None or len(flat) % 2:
+                value = b"\n".join(flat)
+            else:
+                value = fields.get(wanted.encode(), b"")
             return list(self._bad.refuse(error, value, at=f"entry {key.decode()} of {self.name}"))
 
     def _delivery(self, entries: Sequence[_Entry], records: list[Any]) -> Delivery:

@@ -119,7 +119,7 @@ class QueueReader(TerminalReader, ElementInbox):
     reader sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_queue", "_small", "_waited", "append", "extend", "idle")
+    __slots__ = ("__weakref__", "_bound", "_queue", "_small", "_has_waited", "append", "extend", "idle")
     way: ClassVar[str]
     """How the stream is read, for messages."""
 
@@ -130,13 +130,13 @@ class QueueReader(TerminalReader, ElementInbox):
         self.extend = self._queue.extend
         self.idle = False
         """Whether the reader waits, or is about to."""
-        self._waited = False
+        self._has_waited = False
         """Whether it has waited before: then others give it its elements, and it is no plain iterator."""
 
     def waits(self) -> None:
         """The reader has run out of elements, and somebody else has to bring more."""
-        if not self._waited:
-            self._waited = True
+        if not self._has_waited:
+            self._has_waited = True
             renew_after_fork(self)
 
     def renew_in_child(self) -> None:
@@ -147,7 +147,7 @@ class QueueReader(TerminalReader, ElementInbox):
 
     def _error_at_end(self) -> BaseException | None:
         """The error to raise now that the stream is over; None if there is none."""
-        if self._waited and self._forks != forks():
+        if self._has_waited and self._forks != forks():
             return _started_before_fork()
         return self._take_error()
 
