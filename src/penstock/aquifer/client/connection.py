@@ -74,6 +74,8 @@ class GatewayConnection:
         """Shared with other connections; None for a context of its own."""
         self.connected = False
         """Whether something listened at the endpoint when it was last asked."""
+        self._reached = False
+        """Whether there was a connection at all, also one whose handshake has failed."""
         self._patience = patience
         self._curve = curve
         self._sockets: GatewaySockets | None = None
@@ -141,6 +143,7 @@ class GatewayConnection:
             self.endpoint,
             patience,
             connected=self.connected,
+            reached=self._reached,
             encrypted=self._curve is not None,
             advice=advice,
         )
@@ -176,7 +179,7 @@ class GatewayConnection:
         sockets = self._sockets
         if not self._reusable or zmq.EVENT_DISCONNECTED in sockets.control_events():
             sockets.connect()
-            self.connected = False
+            self.connected = self._reached = False
         # Until it is answered: a late answer must not be taken for one to the next question.
         self._reusable = False
         sockets.control_messages()  # Answers to earlier questions.
@@ -203,6 +206,7 @@ class GatewayConnection:
             events = sockets.control_events()
             if zmq.EVENT_HANDSHAKE_FAILED_AUTH in events:
                 raise key_refused(self.endpoint)
+            self._reached |= zmq.EVENT_CONNECTED in events
             self.connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in events
             for number, message in sockets.answers():
                 if number in (self._number, b""):  # Or one of a peer that drops the number.

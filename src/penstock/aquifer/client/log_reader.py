@@ -211,6 +211,7 @@ class LogReader:
             max_window=window,
             window_bytes=window_bytes,
             patience=self._patience,
+            encrypted=self._curve is not None,
             segments=finder,
         )
         side = SubscriberSide(self._endpoint.address, options)

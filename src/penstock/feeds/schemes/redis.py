@@ -239,10 +239,8 @@ class RedisFeed(ConnectedFeed):
             value = fields[wanted.encode()]
             return [value if self._decode is None else self._decode(value)]
         except (ValueError, RecursionError, OverflowError) as error:
-            if wanted is None or len(flat) % 2:
-                value = b"\n".join(flat)
-            else:
-                value = fields.get(wanted.encode(), b"")
+            is_whole = wanted is None or len(flat) % 2
+            value = b"\n".join(flat) if is_whole else fields.get(str(wanted).encode(), b"")
             return list(self._bad.refuse(error, value, at=f"entry {key.decode()} of {self.name}"))
 
     def _delivery(self, entries: Sequence[_Entry], records: list[Any]) -> Delivery:

@@ -119,7 +119,7 @@ class QueueReader(TerminalReader, ElementInbox):
     reader sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_queue", "_small", "_has_waited", "append", "extend", "idle")
+    __slots__ = ("__weakref__", "_bound", "_has_waited", "_queue", "_small", "append", "extend", "idle")
     way: ClassVar[str]
     """How the stream is read, for messages."""
 
