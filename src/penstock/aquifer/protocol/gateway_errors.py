@@ -111,10 +111,12 @@ def unreachable(
     if reached:
         return GatewayUnreachable(
             f"something listens at {endpoint}, but for {patience:g} s no connection could be made: if this "
-            "is the encrypted endpoint of a gateway, give your keys and its public key; otherwise it is not a "
-            "gateway"
+            "is the encrypted endpoint of a gateway, give your keys and its public key; otherwise it is "
+            "something else"
         )
-    hint = "with keys?" if encrypted else "and do both sides use keys or neither?"
+    hint = (
+        "with keys, and is its public key right?" if encrypted else "and do both sides use keys or neither?"
+    )
     return GatewayUnreachable(
         f"no gateway answers at {endpoint} after {patience:g} s; is it running there, {hint}"
     )
