@@ -16,6 +16,7 @@ from penstock.aquifer import (
     CurveServer,
     Evicted,
     Gateway,
+    GatewayUnreachable,
     LogReader,
     MemoryJournal,
     Refused,
@@ -261,3 +262,28 @@ def test_a_gateway_that_does_not_run_has_nobody_to_administer(clients: Path) -> 
         assert gateway.ids()["total"] == 0
     with pytest.raises(RuntimeError, match="does not run"):
         gateway.evict("ledger")
+
+
+def test_a_wrong_server_key_is_named_as_the_reason_that_nobody_answers(gateway: Gateway) -> None:
+    wrong = CurveClient(ALICE, BOB.public)
+    endpoint = gateway.curve_endpoint
+    reader = read(endpoint, curve=wrong, patience=2.0).wait()
+    assert isinstance(reader.error, GatewayUnreachable)
+    assert f"something listens at {endpoint}" in str(reader.error)
+    assert "the server key is probably wrong" in str(reader.error)
+    assert "Compare the server key with the .pub file" in str(reader.error)
+    with closing(LogReader(endpoint, curve=wrong, patience=2.0)) as log:
+        with pytest.raises(GatewayUnreachable, match="the server key is probably wrong"):
+            log.state()
+        with pytest.raises(GatewayUnreachable, match="the server key is probably wrong"):
+            next(log.read(0, 10))
+
+
+def test_a_reader_without_keys_is_told_that_it_may_need_them(gateway: Gateway) -> None:
+    reader = read(gateway.curve_endpoint, patience=2.0).wait()
+    assert "if this is the encrypted endpoint of a gateway, give your keys" in str(reader.error)
+
+
+def test_a_reader_with_keys_at_a_dead_port_is_asked_whether_anything_runs_there() -> None:
+    reader = read("tcp://127.0.0.1:1", curve=AS_ALICE, patience=1.0).wait()
+    assert "is it running there, with keys" in str(reader.error)

@@ -211,6 +211,7 @@ class LogReader:
             max_window=window,
             window_bytes=window_bytes,
             patience=self._patience,
+            encrypted=self._curve is not None,
             segments=finder,
         )
         side = SubscriberSide(self._endpoint.address, options)
@@ -286,6 +287,11 @@ class _RangeReader:
             while self._waiting:
                 frame = self._waiting.popleft()
                 yield frame
+                if self._sockets.is_of_parent:
+                    raise RuntimeError(
+                        "this read of a log was begun before a fork, and the parent process has the rest of "
+                        "it; make a new LogReader in this one, and read on from the last offset"
+                    )
                 self._handed_on(frame)
                 now = time.monotonic()
                 if not self._waiting or now - self._listened >= _LONG:
@@ -313,5 +319,6 @@ class _RangeReader:
         self._driver.listen(now)
 
     def close(self) -> None:
-        self._driver.do(self._side.leave())
+        if not self._sockets.is_of_parent:
+            self._driver.do(self._side.leave())
         self._sockets.close()

@@ -175,6 +175,7 @@ class AquiferPublisher(Publisher[Any]):
             window_bytes=window_bytes,
             timeout=timeout,
             patience=patience,
+            encrypted=curve is not None,
             each=acknowledge == "each",
             on_gap=on_gap,
             on_deficit=None if on_deficit is None else lambda *figures: on_deficit(Deficit(*figures)),

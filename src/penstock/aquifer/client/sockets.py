@@ -6,6 +6,7 @@ get stuck when an answer is lost.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,12 @@ class GatewaySockets:
         self._data: _Monitored | None = None
         self._poller: zmq.Poller | None = None
         """Of the present connections; None if they have changed."""
+        self._process = os.getpid()
+
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether a fork has led to this process since: ØMQ's sockets cannot be used in another."""
+        return self._process != os.getpid()
 
     # ---------------------------------------------------------------- connections
     def connect(self, *, keep_data: bool = False) -> None:
@@ -94,7 +101,9 @@ class GatewaySockets:
         self._data = self._open(data, Endpoint(self._endpoint.host, port))
 
     def close(self) -> None:
-        """Close everything; the last control message still gets a moment to leave."""
+        """Close everything; the last control message still gets a moment to leave. A child closes nothing."""
+        if self.is_of_parent:
+            return
         self._drop_control(_LINGER)
         self._drop_data()
         if self._owns_context:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.aquifer import AquiferError, JournalError
-from penstock.cli.dashboard.server import otlp_export, serving, serving_metrics
+from penstock.cli.dashboard.server import otlp_export, refuse_without_page, serving, serving_metrics
 from penstock.cli.errors import CommandError
 from penstock.cli.logs import CommandLog, is_json, tell
 from penstock.cli.run.loader import load_pipeline
@@ -47,6 +47,7 @@ _SIGN_EVERY: Final = 10
 
 def run_pipeline(options: RunOptions) -> int:
     """Run until every record is processed or a signal arrives; returns the exit code."""
+    refuse_without_page(options.dashboard)
     view = RunView(Screen(), quiet=options.quiet, as_json=options.json)
     with CommandLog(options.log, "run", view.warn), contextlib.ExitStack() as opened:
         try:
