@@ -186,6 +186,10 @@ class LogWriter:
             while not pending.is_done:
                 if self._bad.wait(pending) is None and self._stopping and not pending.is_done:
                     return False  # They come again after a restart, if the source can be read again.
+                if not pending.is_done:
+                    # Their log may be full for long, and this one has readers and old records meanwhile.
+                    self._log.clock.now(Doing.WAITING_FOR_DEMAND)
+                    self._look_after_the_house()
             if pending.failure is not None:
                 raise JournalError(f"a dead letter could not be stored: {pending.failure}")
         self._intake.left_out, self._intake.left_out_for = self._bad.count, self._bad.reasons.newest
