@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ import pytest
 
 from penstock import Flux
 from penstock.aquifer import (
+    AquiferError,
     CurveClient,
     CurveServer,
     Evicted,
     Gateway,
     GatewayUnreachable,
+    JournalFull,
     LogReader,
     MemoryJournal,
     Refused,
@@ -24,6 +27,7 @@ from penstock.aquifer import (
     generate_keys,
     probe,
 )
+from penstock.aquifer.records.batch import Batch
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
 from tests.aquifer.writing import Courier, deliver, stage
@@ -31,6 +35,17 @@ from tests.aquifer.writing import Courier, deliver, stage
 SERVER, ALICE, BOB, ROOT = (generate_keys() for _ in range(4))
 AS_ALICE, AS_BOB, AS_ROOT = (CurveClient(keys, SERVER.public) for keys in (ALICE, BOB, ROOT))
 SOON = 30.0
+
+
+class FullJournal(MemoryJournal):
+    """A journal on a disk that has no space."""
+
+    is_full = True
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
+        if self.is_full:
+            raise JournalFull("the disk is full")
+        super().append(batches, marks)
 
 
 @pytest.fixture
@@ -208,6 +223,23 @@ def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(c
             with closing(Courier(endpoint, curve=AS_BOB)) as bob:
                 deliver(bob, 0, [b"his"], query="of-bob")
         assert gateway.status()["head"] == 11
+
+
+def test_a_batch_that_waits_for_the_disk_is_not_written_for_a_key_that_was_revoked(clients: Path) -> None:
+    journal = FullJournal()
+    with guarded(None, clients, writable=True, journal=journal) as gateway:
+        with closing(Courier(gateway.curve_endpoint, curve=AS_ALICE)) as alice:
+            parts = stage(alice, 0, [b"waits"])
+            with ThreadPoolExecutor(1) as elsewhere:
+                publishing = elsewhere.submit(alice.publish, "query", 0, [parts], timeout=SOON)
+                eventually(lambda: gateway.status()["stalled"], "the commit waits for the disk")
+                revoke_by_file(gateway, clients)
+                with pytest.raises(AquiferError, match="this writer may not write here any more"):
+                    publishing.result(SOON)
+        journal.is_full = False
+        with closing(Courier(gateway.curve_endpoint, curve=AS_BOB)) as bob:
+            deliver(bob, 0, [b"his"], query="of-bob")
+        assert gateway.status()["head"] == 1
 
 
 def test_a_thousand_keys_and_one_of_them_is_revoked(clients: Path) -> None:

@@ -229,8 +229,15 @@ class LogReader:
     def time_of(self, offset: int, *, epoch: str | None = None, format: str = MSGPACK) -> int | None:
         """Return the timestamp of a record, in microseconds since 1970; None if it is gone."""
         try:
+            return self._time_in_log(offset, epoch, format)
+        except EpochChanged:
+            return None
+
+    def _time_in_log(self, offset: int, epoch: str | None, format: str) -> int | None:
+        """The same, and EpochChanged if the gateway has another log."""
+        try:
             batch = next(self.read(offset, offset + 1, epoch=epoch, format=format))
-        except (OffsetGone, EpochChanged):
+        except OffsetGone:
             return None
         metadata = unpack_metadata(batch.metadata)
         return metadata.timestamp if metadata.timestamps is None else metadata.timestamps[0]
@@ -244,12 +251,14 @@ class LogReader:
         A search over the log asks for a few records only: they are in the order in which they arrived. If
         producers have given them timestamps in another order, the result is an offset at which an earlier
         record is followed by one that is not.
+
+        Raises :class:`~penstock.aquifer.EpochChanged` if the gateway has another log than in ``state``.
         """
         state = self.state() if state is None else state
         first, last = state.first, state.head
         while first < last:
             middle = (first + last) // 2
-            found = self.time_of(middle, epoch=state.epoch, format=format)
+            found = self._time_in_log(middle, state.epoch, format)
             if found is None or found < timestamp:  # The oldest may go: then the time is in a later one.
                 first = middle + 1
             else:

@@ -23,6 +23,9 @@ from penstock.waker import Waker
 
 __all__ = ["BytesMoved", "GatewaySockets"]
 
+_HANDSHAKE: Final = 10_000
+"""Milliseconds until a connection that was accepted, and is silent, is given up for another one. A proxy may
+accept it and have nobody behind it. ØMQ would wait for 30 seconds, which is all of the usual patience."""
 _LINGER: Final = 500
 """Milliseconds for the last message to leave when the sockets are closed."""
 _FRAMES_A_TURN: Final = 8
@@ -116,6 +119,7 @@ class GatewaySockets:
         opened.setsockopt(zmq.LINGER, 0)
         opened.setsockopt(zmq.RECONNECT_IVL, 50)
         opened.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        opened.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE)
         if endpoint.is_ipv6:
             opened.setsockopt(zmq.IPV6, 1)
         if self._curve is not None:

@@ -40,11 +40,11 @@ class AsyncReader(QueueReader):
             waiting = self._waiting
         if waiting is None:
             return
-        if get_ident() == self._thread:
-            _settle(waiting)
-            return
         try:
-            self._loop.call_soon_threadsafe(_settle, waiting)
+            if get_ident() == self._thread:
+                _settle(waiting)
+            else:
+                self._loop.call_soon_threadsafe(_settle, waiting)
         except RuntimeError:
             self.cancel()  # the loop is closed, so nobody reads any more
 
