@@ -85,10 +85,10 @@ class RowPacker:
             self._rows = SchemaRowEncoder(schema, value, value_schema)
         names = set(schema.names)
         if value in _BYTES:
-            kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-            fits = kinds.get("value") in _BYTES and kinds.get("key", "binary") in _BYTES
-            if not fits or names - {"value", "key"}:
-                columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+            kinds = {field.name: field.dataType for field in schema.fields}  # A text may have a collation.
+            fit = all(isinstance(kind, StringType | BinaryType) for kind in kinds.values())
+            if not fit or "value" not in names or names - {"value", "key"}:
+                columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in kinds.items())
                 raise BadSchema(
                     f'option "value" is {value!r}: rows need a column value, and may have a column key, both '
                     f"string or binary; this query has {columns}. Select these columns, or use "
