@@ -232,6 +232,10 @@ def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
         ("jobs.py:sinkless", "the pipeline jobs.py:sinkless has no sink: add .into(…)", 2),
         ("jobs.py:fails", "jobs.py:fails() failed: KeyError: 'x' (jobs.py, line 9)", 1),
         ("broken.py", "broken.py cannot be run: ValueError: no (broken.py, line 1)", 1),
+        ("./lines.txt", "./lines.txt has no pipeline: write pipeline = Pipeline(…).into(…)", 2),
+        ("forgot.py", "forgot.py has no pipeline: write pipeline = Pipeline(…).into(…)", 2),
+        (":jobs", "'' is neither a file nor a module: write app.py:pipeline", 2),
+        ("..jobs", "'..jobs' is neither a file nor a module: write app.py:pipeline", 2),
     ],
 )
 def test_a_target_that_is_none_is_told_in_one_line(
@@ -245,8 +249,11 @@ def test_a_target_that_is_none_is_told_in_one_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "")
-    for name in ("jobs", "broken"):
+    names = ("jobs", "broken", "lines", "forgot")
+    for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
+    Path("lines.txt").write_text("number = 1\n")
+    Path("forgot.py").write_text("from penstock.spark import Pipeline\nPipeline('tcp://127.0.0.1:5556')\n")
     Path("broken.py").write_text("raise ValueError('no')\n")
     Path("unnamed.py").write_text("pipeline = 1\n")
     Path("jobs.py").write_text(
@@ -265,7 +272,7 @@ def test_a_target_that_is_none_is_told_in_one_line(
 
     assert main(["run", target]) == code
     assert capsys.readouterr().err == f"penstock run: {said}\n"
-    for name in ("jobs", "broken"):
+    for name in names:
         sys.modules.pop(name, None)
 
 

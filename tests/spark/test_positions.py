@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.spark import BadCheckpoint
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 
 A, B = "tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"
@@ -86,6 +87,17 @@ def test_the_first_batch_is_read_again_from_where_it_began_though_the_start_is_a
     other = dict.fromkeys(end.offsets, offset)
     derived_anew = replace(first, offsets=other, initial=other, name=name)
     assert cut_ranges(derived_anew, end) == cut_ranges(first, end)
+
+
+@pytest.mark.parametrize(
+    "logged", [17, {"topic": {"0": 4}}, {"logOffset": 3}, {"offsets": 1, "epochs": 2}, "x" * 10_000]
+)
+def test_a_position_of_another_source_is_told_in_a_sentence(logged: object) -> None:
+    with pytest.raises(
+        BadCheckpoint, match="the checkpoint belongs to another query, or its sources"
+    ) as told:
+        QueryPosition.from_json(logged)  # type: ignore[arg-type]
+    assert len(str(told.value)) < 500
 
 
 def test_a_later_batch_starts_where_spark_says() -> None:

@@ -165,3 +165,27 @@ def test_an_endpoint_is_left_out_only_on_purpose(serve: Serving) -> None:
     willing = AquiferStreamReader(SCHEMA, options(one, failOnDataLoss="false"))
     assert willing.latestOffset(end, ALL) == end, "there is nothing new"
     willing.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"startingTimestamp": (NOON + 20) * 1000, "endingTimestamp": (NOON + 10) * 1000},
+            rf'option "startingTimestamp" is {(NOON + 20) * 1000}: that is after the end, endingTimestamp: ',
+        ),
+        (
+            {"startingOffsets": 20, "endingTimestamp": (NOON + 10) * 1000},
+            r'option "startingOffsets" is 20: that is after the end, endingTimestamp: ',
+        ),
+        (
+            {"startingTimestamp": (NOON + 20) * 1000, "endingOffsets": 10},
+            r"after the end, endingOffsets: .* from offset 20 to 10",
+        ),
+    ],
+)
+def test_an_end_before_the_start_names_the_options_that_were_set(
+    serve: Serving, given: dict[str, object], told: str
+) -> None:
+    with pytest.raises(BadOption, match=told):
+        read(serve(), **given)

@@ -80,7 +80,7 @@ class Pipeline:
     source: Publisher[Any] | Callable[[int], Publisher[Any]] | str
     schema: str | None = None
     codec: str | None = None
-    options: Mapping[str, str] | None = None
+    options: Mapping[str, object] | None = None
     """Options of the format ``aquifer`` for reading."""
     steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
     sink: Subscriber[Any] | str | Callable[[DataFrame, int], None] | None = None
@@ -100,7 +100,7 @@ class Pipeline:
             )
 
     def _source_end(self) -> PipelineSource:
-        options = dict(self.options or {})
+        options = {name: option_text(value) for name, value in (self.options or {}).items()}
         return PipelineSource(
             self.source,
             schema=self.schema,

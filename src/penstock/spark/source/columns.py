@@ -25,7 +25,7 @@ from penstock.spark.source.records import (
     one_line,
 )
 from penstock.spark.source.schema_records import SchemaRecords
-from penstock.spark.type_forms import check_types
+from penstock.spark.type_forms import check_names, check_types
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -84,6 +84,7 @@ class Columns:
         from penstock.spark.spark_interface import arrow_schema
 
         whole = schema
+        check_names(schema)
         self._corrupt = next((field.name for field in schema.fields if field.name == corrupt_record), None)
         """The column for the bytes of wrong records, if the schema has it."""
         beside = [field for field in schema.fields if field.name == corrupt_record]

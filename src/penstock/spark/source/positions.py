@@ -17,10 +17,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.spark.errors import BadCheckpoint
+
 __all__ = ["OffsetRange", "QueryPosition", "cut_ranges", "partition_count"]
 
 _SMALLEST_RANGE: Final = 1000
 """Records; a further task costs more than reading this many records in the same task."""
+_SHOWN: Final = 100
+"""Characters of a foreign position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,26 @@ class QueryPosition:
 
     @classmethod
     def from_json(cls, logged: Mapping[str, Any]) -> QueryPosition:
-        """Read the form of :meth:`to_json`."""
-        return cls(
-            offsets=dict(logged["offsets"]),
-            epochs=dict(logged["epochs"]),
-            initial=dict(logged["initial"]),
-            name=str(logged["name"]),
-            partitions=int(logged["partitions"]),
-            # Checkpoints of earlier versions have neither.
-            query=str(logged.get("query", logged["name"])),
-            batch=int(logged.get("batch", 0)),
-        )
+        """Read the form of :meth:`to_json`; BadCheckpoint if another source has logged it."""
+        try:
+            return cls(
+                offsets=dict(logged["offsets"]),
+                epochs=dict(logged["epochs"]),
+                initial=dict(logged["initial"]),
+                name=str(logged["name"]),
+                partitions=int(logged["partitions"]),
+                # Checkpoints of earlier versions have neither.
+                query=str(logged.get("query", logged["name"])),
+                batch=int(logged.get("batch", 0)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            text = repr(logged)
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            raise BadCheckpoint(
+                "the checkpoint belongs to another query, or its sources were in another order: it has "
+                f"{shown} where the position in a gateway's log should be. Give each query a checkpoint of "
+                "its own, and leave its sources in their order"
+            ) from None
 
     @property
     def is_beginning(self) -> bool:
