@@ -57,7 +57,7 @@ def test_no_wait_makes_the_oldest_record_too_old(
 ) -> None:
     target = learned(seconds, fixed, per_record)
     wait = target.wait(waiting, age)
-    assert wait == 0 or age + wait + target.demand.expected(waiting) <= seconds
+    assert wait == 0 or age + wait + target.demand.cost.seconds(waiting) <= seconds
 
 
 def test_a_batch_begins_at_once_if_nothing_is_known_or_it_is_full() -> None:
