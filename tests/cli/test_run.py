@@ -281,6 +281,11 @@ def test_a_setting_without_a_value_is_refused(capsys: pytest.CaptureFixture[str]
     assert "write KEY=VALUE" in capsys.readouterr().err
 
 
+def test_a_checkpoint_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "app.py", "--checkpoint", ""]) == 2
+    assert "--checkpoint: it is empty: name a directory" in capsys.readouterr().err
+
+
 def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     assert "penstock run app.py --checkpoint state" in capsys.readouterr().out
