@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from penstock.cli import main
 from penstock.cli.errors import CommandError
 from penstock.cli.run.loader import load_pipeline
+from penstock.cli.run.runner import _silent_py4j, _stop_spark
 from tests.cli import running
 from tests.cli.running import Gateway, Program
 
@@ -281,6 +286,11 @@ def test_a_setting_without_a_value_is_refused(capsys: pytest.CaptureFixture[str]
     assert "write KEY=VALUE" in capsys.readouterr().err
 
 
+def test_a_checkpoint_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "app.py", "--checkpoint", ""]) == 2
+    assert "--checkpoint: it is empty: name a directory" in capsys.readouterr().err
+
+
 def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--help"]) == 0
     assert "penstock run app.py --checkpoint state" in capsys.readouterr().out
@@ -295,3 +305,26 @@ def test_a_spark_that_does_not_start_is_not_the_fault_of_the_file_that_needs_it(
 
     with pytest.raises(CommandError, match=r"^Spark did not start: no Java$"):
         load_pipeline(str(app), start_spark)
+
+
+def test_after_a_signal_py4j_and_pyspark_say_nothing_about_a_java_that_is_gone(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    class Gone:
+        """Stands in for a session whose Java has got the signal as well."""
+
+        def stop(self) -> None:
+            place = "/site-packages/py4j/java_gateway.py"
+            text = "Exception while sending command."
+            record = logging.LogRecord("root", logging.ERROR, place, 1038, text, (), None)
+            logging.getLogger().handle(record)
+            warnings.warn("Unable to cleanly shutdown Spark JVM process.", RuntimeWarning, stacklevel=1)
+
+    gone: Any = Gone()
+    for number, signs in ((None, 1), (signal.SIGTERM, 0)):
+        interruption: Any = SimpleNamespace(signal=number)
+        caplog.clear()
+        recwarn.clear()
+        with _silent_py4j(interruption):
+            _stop_spark(gone, interruption)
+        assert (len(caplog.records), len(recwarn)) == (signs, signs)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
+import fastavro
 import msgspec
 import pyarrow as pa
 import pytest
@@ -204,11 +205,13 @@ def test_a_whole_number_with_a_point_in_avro_is_a_whole_number() -> None:
 
 
 def test_a_wrong_record_of_avro_that_is_nested_without_end_is_one_wrong_record() -> None:
-    kind = {
+    kind: Any = {
         "type": "record",
         "name": "shop.Node",
         "fields": [{"name": "n", "type": "int"}, {"name": "next", "type": ["null", "Node"]}],
     }
+    parsed: Any = fastavro.parse_schema(kind)
+    assert parsed["fields"][1]["type"] == ["null", "shop.Node"]
     values = [b"\x02\x02" * 100_000 + b"\x02\x00", b"\x02\x02\x04\x00"]
     rows, wrong = read(StructType().add("n", IntegerType()), "avro", values, value_schema=json.dumps(kind))
 

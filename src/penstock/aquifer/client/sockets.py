@@ -23,9 +23,10 @@ from penstock.waker import Waker
 
 __all__ = ["BytesMoved", "GatewaySockets"]
 
-_HANDSHAKE: Final = 10_000
+_HANDSHAKE: Final = 20_000
 """Milliseconds until a connection that was accepted, and is silent, is given up for another one. A proxy may
-accept it and have nobody behind it. ØMQ would wait for 30 seconds, which is all of the usual patience."""
+accept it and have nobody behind it. ØMQ would wait for 30 seconds, which is all of the usual patience. Keys are
+exchanged in about five round trips, so a line may take four seconds for each."""
 _LINGER: Final = 500
 """Milliseconds for the last message to leave when the sockets are closed."""
 _FRAMES_A_TURN: Final = 8
