@@ -142,7 +142,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gave_nothing = not records
         if not records:
             return start  # Spark compares the JSON: the same again means that there is nothing new.
-        end = here.at(ends, self._pace.tasks(len(taken), records))
+        end = here.at(ends, self._pace.tasks(taken.values()))
         self._pace.planned(end, records, sum(waiting.values()) - records)
         return end.to_json()
 
