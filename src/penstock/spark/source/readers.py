@@ -200,7 +200,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         while time.monotonic() >= self._short_waits_until:
             waiting = self._waiting(here, states)
-            missing = enough - sum(waiting.values())
+            missing = min(enough, self._fill(states)) - sum(waiting.values())
             left = self._pace.wait(sum(waiting.values()))
             open_ended = [endpoint for endpoint, state in states.items() if state.end is None]
             if missing <= 0 or left <= 0 or not open_ended:
@@ -211,6 +211,14 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 here, states[endpoint] = self._checked_state(endpoint, here, beyond=beyond, wait=turn)
         self._heads = {endpoint: state.head for endpoint, state in states.items()}
         return here, states
+
+    def _fill(self, states: Mapping[str, LogState]) -> int:
+        """About how many records have all the bytes of a batch, if they are as large as the others."""
+        records = sum(state.records for state in states.values())
+        nbytes = sum(state.nbytes for state in states.values())
+        if self._options.max_bytes is None or not nbytes:
+            return UNBOUNDED
+        return max(1, self._options.max_bytes * records // nbytes)
 
     def _wait_seconds(self) -> float:
         """How long to wait for records.
