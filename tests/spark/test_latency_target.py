@@ -121,6 +121,25 @@ def test_a_batch_waits_until_it_is_full(gateways: int) -> None:
         reader.stop()
 
 
+def test_a_batch_that_has_all_its_bytes_is_full() -> None:
+    feed = ByHand()
+    with Gateway(feed, ANYWHERE) as gateway:
+        options = {"endpoint": gateway.endpoint, "targetLatencySeconds": "600", "waitSeconds": "60"}
+        reader = AquiferStreamReader(SCHEMA, SourceOptions.of(options | {"maxBytesPerTrigger": "50000"}))
+        target = reader._pace._latency
+        assert target is not None
+        for records in (10, 20, 40):
+            target.observed(records, 0.1 + 0.001 * records)
+        start = reader.initialOffset()
+        reader._pace.nothing_until(time.monotonic())
+        with planned(reader, start) as result:
+            for _ in range(200):
+                feed.give(bytes(1000))
+            end = result()
+        assert 10 < end["offsets"][gateway.endpoint] <= 50
+        reader.stop()
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_query_gathers_records_and_reads_each_once(queries: Queries, serve: Serve) -> None:

@@ -122,9 +122,27 @@ def test_a_position_moves_with_its_gateways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "endpoints", "records", "count"), [(7, 2, 1, 7), (None, 1, 10, 1), (None, 1000, 10**9, 1)]
+    ("wanted", "counts", "count"),
+    [(7, [1, 0], 7), (None, [10], 1), (None, [10**6] * 1000, 1)],
 )
 def test_few_records_are_read_by_few_tasks_unless_the_user_wants_more(
-    wanted: int | None, endpoints: int, records: int, count: int
+    wanted: int | None, counts: list[int], count: int
 ) -> None:
-    assert partition_count(wanted, endpoints, records) == count
+    assert partition_count(wanted, counts) == count
+
+
+@given(
+    counts=st.lists(st.integers(0, 50) | st.integers(0, 10**9), min_size=1, max_size=4),
+    wanted=st.none() | st.integers(1, 9),
+    least=st.integers(1, 64),
+)
+def test_a_batch_has_the_fewest_tasks_wherever_its_records_are(
+    counts: list[int], wanted: int | None, least: int
+) -> None:
+    endpoints = [f"tcp://127.0.0.1:{5001 + number}" for number in range(len(counts))]
+    zero = dict.fromkeys(endpoints, 0)
+    start = QueryPosition(zero, dict.fromkeys(endpoints, "e"), zero, "q", 1)
+    end = start.at(dict(zip(endpoints, counts, strict=True)), partition_count(wanted, counts, least))
+    assert len(cut_ranges(start, end)) >= min(least, sum(counts))
+    if wanted is not None:
+        assert end.partitions >= wanted

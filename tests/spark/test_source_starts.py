@@ -126,6 +126,19 @@ def test_the_fewest_tasks_are_counted_over_all_endpoints(serve: Serving) -> None
     assert len(reader.partitions()) == 4
 
 
+@pytest.mark.parametrize(("waiting", "least"), [((9,), 4), ((100, 0), 4), ((100, 1), 10), ((2, 1), 8)])
+def test_a_batch_has_the_fewest_tasks_though_its_records_are_few_or_in_one_log(
+    serve: Serving, waiting: tuple[int, ...], least: int
+) -> None:
+    given = options(*(serve(records) for records in waiting), minPartitions=least)
+    fewest = min(least, sum(waiting))
+    assert len(AquiferBatchReader(SCHEMA, given).partitions()) >= fewest
+    reader = AquiferStreamReader(SCHEMA, given)
+    start = reader.initialOffset()
+    assert len(reader.partitions(start, reader.latestOffset(start, ALL))) >= fewest
+    reader.stop()
+
+
 # ---------------------------------------------------------------- endpoints that come and go
 def test_an_endpoint_that_was_added_is_read_from_its_start_beside_the_others(serve: Serving) -> None:
     one, other = serve(50), serve(20)

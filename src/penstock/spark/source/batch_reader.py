@@ -80,7 +80,8 @@ class AquiferBatchReader(DataSourceReader):
                 start = replace(start, offsets=oldest, initial=oldest)
         finally:
             logs.close()
-        parts = partition_count(options.partitions, len(ends), records, options.min_partitions)
+        counts = [ends[endpoint] - start.offsets[endpoint] for endpoint in ends]
+        parts = partition_count(options.partitions, counts, options.min_partitions)
         if options.partition_by is not None and records:
             cut = cut_ranges(start, start.at(ends, 1))
             logs_and_offsets = " ".join(f"{span.epoch} {span.start} {span.stop}" for span in cut)

@@ -139,7 +139,7 @@ def cut_ranges(start: QueryPosition, end: QueryPosition) -> list[OffsetRange]:
         first = end.initial[endpoint]
         if not start.is_beginning and start.epochs.get(endpoint) == end.epochs[endpoint]:
             first = start.offsets[endpoint]
-        length = max(1, -(-(stop - first) // end.partitions))
+        length = _range_length(stop - first, end.partitions)
         cut += [
             OffsetRange(endpoint, end.epochs[endpoint], at, min(at + length, stop), end.name)
             for at in range(first, stop, length)
@@ -147,15 +147,29 @@ def cut_ranges(start: QueryPosition, end: QueryPosition) -> list[OffsetRange]:
     return cut
 
 
-def partition_count(wanted: int | None, endpoints: int, records: int, least: int | None = None) -> int:
-    """The number of ranges for each gateway.
+def partition_count(wanted: int | None, counts: Collection[int], least: int | None = None) -> int:
+    """The number of ranges for each gateway, of which a batch has so many records each.
 
     ``wanted`` is what the user asked for, and ``least`` the fewest ranges of all gateways together.
 
     Spark does not tell a data source how many cores there are. The number of this machine is right for a
     local master, and a fair guess on a cluster.
     """
-    if wanted is not None:
+    if wanted is None:
+        cores = max(1, (os.cpu_count() or 2) // len(counts))
+        wanted = max(1, min(cores, sum(counts) // (_SMALLEST_RANGE * len(counts))))
+    if least is None:
         return wanted
-    cores = max(1, (os.cpu_count() or 2) // endpoints)
-    return max(1, -(-(least or 1) // endpoints), min(cores, records // (_SMALLEST_RANGE * endpoints)))
+    partitions = max(wanted, -(-least // len(counts)))
+    # A gateway with few records, or none, has fewer ranges than this.
+    while (missing := min(least, sum(counts)) - _range_count(counts, partitions)) > 0:
+        partitions += -(-missing // len(counts))
+    return partitions
+
+
+def _range_count(counts: Collection[int], partitions: int) -> int:
+    return sum(-(-count // _range_length(count, partitions)) for count in counts)
+
+
+def _range_length(records: int, partitions: int) -> int:
+    return max(1, -(-records // partitions))
