@@ -27,6 +27,7 @@ from penstock.aquifer import (
     generate_keys,
     probe,
 )
+from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records.batch import Batch
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
@@ -158,6 +159,26 @@ def test_a_revoked_key_is_cut_off_while_it_reads(gateway: Gateway, clients: Path
     eventually(has(bob.request(2000), 1000))
     bob.cancel()
     assert isinstance(read(gateway.curve_endpoint, curve=AS_ALICE).wait().error, Refused)
+
+
+def test_nothing_is_sent_to_a_revoked_key_once_the_list_was_read_again(
+    clients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ByHand()
+    with guarded(source, clients) as gateway:
+        endpoint = gateway.curve_endpoint
+        readers = [read(endpoint, curve=AS_ALICE), read(endpoint, curve=AS_ALICE, group="g", partitions=2)]
+        source.give(*map(b"%d".__mod__, range(10)))
+        for reader in readers:
+            eventually(has(reader, 10))
+        monkeypatch.setattr(SessionTable, "tick", lambda table, now: [])  # The next one may be far away.
+
+        revoke_by_file(gateway, clients)
+        source.give(*map(b"%d".__mod__, range(10, 20)))
+
+        for reader in readers:
+            assert isinstance(reader.wait().error, Refused)
+            assert len(reader.items) == 10
 
 
 @pytest.mark.slow

@@ -389,15 +389,15 @@ class Gateway:
     def reload_keys(self) -> bool:
         """Read the access list again now; it is also read when it has changed, within a few seconds.
 
-        A client that is not on it any more is cut off. False if the list cannot be read: then the last good
-        one stays in force, and the log says why.
+        When this returns, a client that is not on it any more is cut off. False if the list cannot be read:
+        then the last good one stays in force, and the log says why.
         """
         self._refuse_in_child()
         if self._curve is None:
             return True
         done = self._curve.access.reload()
         if self._context is not None and not self._closed:
-            self._server.wake()
+            self._server.revoke()
         return done
 
     def ids(self, stream: str = "") -> IdList:
