@@ -25,8 +25,8 @@ __all__ = ["BytesMoved", "GatewaySockets"]
 
 _HANDSHAKE: Final = 20_000
 """Milliseconds until a connection that was accepted, and is silent, is given up for another one. A proxy may
-accept it and have nobody behind it. ØMQ would wait for 30 seconds, which is all of the usual patience. Keys are
-exchanged in about five round trips, so a line may take four seconds for each."""
+accept it and have nobody behind it. ØMQ would wait for 30 seconds, which is all of the usual patience. With
+keys, a connection needs about five round trips, so each may take four seconds."""
 _LINGER: Final = 500
 """Milliseconds for the last message to leave when the sockets are closed."""
 _FRAMES_A_TURN: Final = 8
