@@ -28,6 +28,7 @@ __all__ = [
     "serve_records",
     "serve_rows",
     "serve_stored",
+    "serve_uneven",
     "stamped",
     "store",
     "take_in",
@@ -58,6 +59,12 @@ def serve_on_disk(line: Line, rows: int, rows_per_trigger: int) -> Facts:
 def serve_records(line: Line, rows: int, rows_per_trigger: int) -> Facts:
     """Records of 100 bytes instead of rows: the columns are made by who reads them."""
     return _serve_lists(line, [RECORD] * LIST, rows, rows_per_trigger)
+
+
+def serve_uneven(line: Line, rows: int, rows_per_trigger: int) -> Facts:
+    """The same with records of 80 to 120 bytes: only values of one length become a column at once."""
+    records = [(RECORD * 2)[: 80 + number % 41] for number in range(LIST)]
+    return _serve_lists(line, records, rows, rows_per_trigger)
 
 
 def serve_json(line: Line, rows: int, rows_per_trigger: int) -> Facts:

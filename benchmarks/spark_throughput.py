@@ -64,6 +64,11 @@ def question() -> Iterator[Question]:
                     partial(_live, spark, gateways.serve_records, 2, arrow=False),
                     share=0.5,
                 ),
+                Alternative(
+                    "aquifer, as they come in, records of 80 to 120 bytes",
+                    partial(_live, spark, gateways.serve_uneven, 2, arrow=False),
+                    share=0.5,
+                ),
             ),
         )
 
