@@ -114,6 +114,37 @@ def test_dead_letters_are_bounded_and_the_oldest_make_space_unless_a_reader_need
         reading.cancel()
 
 
+def test_a_stream_that_waits_for_its_dead_letters_stores_cursors_and_retires_records(tmp_path: Path) -> None:
+    source, journal = ByHand(), SqliteJournal(tmp_path / "orders.db", max_age=0.5)
+    stream = StreamOptions(
+        source,
+        journal=journal,
+        codec="json",
+        on_bad_record="dead-letter",
+        dead_letters=MemoryJournal(max_records=10),
+    )
+    with Gateway(control=ANYWHERE, streams={"orders": stream}) as gateway:
+        source.give({"good": 1})
+        needed = read(f"{gateway.endpoint}/orders.dead-letters", 1, codec="json", id="mender")
+        eventually(lambda: gateway.status("orders.dead-letters").subscribers, "a reader that needs them")
+        for number in range(30):
+            source.give(BadRecord(b"%d" % number, "bad"))
+        eventually(lambda: gateway.status("orders.dead-letters").records >= 9, "their log is full")
+        eventually(lambda: gateway.status("orders").first == 1, "what is too old goes")
+
+        reading = read(f"{gateway.endpoint}/orders", 1, codec="json", id="reader", start="latest", lease=600)
+        eventually(lambda: gateway.status("orders").subscribers, "a reader")
+        reading.cancel()
+        eventually(lambda: "reader" in journal.cursors, "its cursor is stored")
+        times = gateway.status("orders").log.times
+        assert times.waiting_for_demand > times.working
+
+        needed.request(1000)
+        source.give({"good": 2})
+        eventually(lambda: gateway.status("orders").head == 2, "the stream goes on")
+        needed.cancel()
+
+
 def test_a_thousand_bad_elements_among_good_ones_cost_no_batch_each() -> None:
     source = Flux.from_iterable([{"n": n} if n % 10 else BAD for n in range(10_000)])
     journal = MemoryJournal()

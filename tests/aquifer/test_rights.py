@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 
 from penstock import Flux
 from penstock.aquifer import (
+    AquiferError,
     CurveClient,
     CurveServer,
     Evicted,
     Gateway,
+    GatewayUnreachable,
+    JournalFull,
     LogReader,
     MemoryJournal,
     Refused,
@@ -23,6 +27,8 @@ from penstock.aquifer import (
     generate_keys,
     probe,
 )
+from penstock.aquifer.protocol.session_table import SessionTable
+from penstock.aquifer.records.batch import Batch
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
 from tests.aquifer.writing import Courier, deliver, stage
@@ -30,6 +36,17 @@ from tests.aquifer.writing import Courier, deliver, stage
 SERVER, ALICE, BOB, ROOT = (generate_keys() for _ in range(4))
 AS_ALICE, AS_BOB, AS_ROOT = (CurveClient(keys, SERVER.public) for keys in (ALICE, BOB, ROOT))
 SOON = 30.0
+
+
+class FullJournal(MemoryJournal):
+    """A journal on a disk that has no space."""
+
+    is_full = True
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
+        if self.is_full:
+            raise JournalFull("the disk is full")
+        super().append(batches, marks)
 
 
 @pytest.fixture
@@ -144,6 +161,26 @@ def test_a_revoked_key_is_cut_off_while_it_reads(gateway: Gateway, clients: Path
     assert isinstance(read(gateway.curve_endpoint, curve=AS_ALICE).wait().error, Refused)
 
 
+def test_nothing_is_sent_to_a_revoked_key_once_the_list_was_read_again(
+    clients: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = ByHand()
+    with guarded(source, clients) as gateway:
+        endpoint = gateway.curve_endpoint
+        readers = [read(endpoint, curve=AS_ALICE), read(endpoint, curve=AS_ALICE, group="g", partitions=2)]
+        source.give(*map(b"%d".__mod__, range(10)))
+        for reader in readers:
+            eventually(has(reader, 10))
+        monkeypatch.setattr(SessionTable, "tick", lambda table, now: [])  # The next one may be far away.
+
+        revoke_by_file(gateway, clients)
+        source.give(*map(b"%d".__mod__, range(10, 20)))
+
+        for reader in readers:
+            assert isinstance(reader.wait().error, Refused)
+            assert len(reader.items) == 10
+
+
 @pytest.mark.slow
 def test_a_list_that_has_changed_is_noticed_without_being_told(gateway: Gateway, clients: Path) -> None:
     carol = generate_keys()
@@ -209,6 +246,23 @@ def test_a_batch_that_waits_for_room_is_not_written_for_a_key_that_was_revoked(c
         assert gateway.status()["head"] == 11
 
 
+def test_a_batch_that_waits_for_the_disk_is_not_written_for_a_key_that_was_revoked(clients: Path) -> None:
+    journal = FullJournal()
+    with guarded(None, clients, writable=True, journal=journal) as gateway:
+        with closing(Courier(gateway.curve_endpoint, curve=AS_ALICE)) as alice:
+            parts = stage(alice, 0, [b"waits"])
+            with ThreadPoolExecutor(1) as elsewhere:
+                publishing = elsewhere.submit(alice.publish, "query", 0, [parts], timeout=SOON)
+                eventually(lambda: gateway.status()["stalled"], "the commit waits for the disk")
+                revoke_by_file(gateway, clients)
+                with pytest.raises(AquiferError, match="this writer may not write here any more"):
+                    publishing.result(SOON)
+        journal.is_full = False
+        with closing(Courier(gateway.curve_endpoint, curve=AS_BOB)) as bob:
+            deliver(bob, 0, [b"his"], query="of-bob")
+        assert gateway.status()["head"] == 1
+
+
 def test_a_thousand_keys_and_one_of_them_is_revoked(clients: Path) -> None:
     for number in range(1000):
         add(clients, f"client-{number}", generate_keys())
@@ -261,3 +315,28 @@ def test_a_gateway_that_does_not_run_has_nobody_to_administer(clients: Path) -> 
         assert gateway.ids()["total"] == 0
     with pytest.raises(RuntimeError, match="does not run"):
         gateway.evict("ledger")
+
+
+def test_a_wrong_server_key_is_named_as_the_reason_that_nobody_answers(gateway: Gateway) -> None:
+    wrong = CurveClient(ALICE, BOB.public)
+    endpoint = gateway.curve_endpoint
+    reader = read(endpoint, curve=wrong, patience=2.0).wait()
+    assert isinstance(reader.error, GatewayUnreachable)
+    assert f"something listens at {endpoint}" in str(reader.error)
+    assert "the server key is probably wrong" in str(reader.error)
+    assert "Compare the server key with the .pub file" in str(reader.error)
+    with closing(LogReader(endpoint, curve=wrong, patience=2.0)) as log:
+        with pytest.raises(GatewayUnreachable, match="the server key is probably wrong"):
+            log.state()
+        with pytest.raises(GatewayUnreachable, match="the server key is probably wrong"):
+            next(log.read(0, 10))
+
+
+def test_a_reader_without_keys_is_told_that_it_may_need_them(gateway: Gateway) -> None:
+    reader = read(gateway.curve_endpoint, patience=2.0).wait()
+    assert "if this is the encrypted endpoint of a gateway, give your keys" in str(reader.error)
+
+
+def test_a_reader_with_keys_at_a_dead_port_is_asked_whether_anything_runs_there() -> None:
+    reader = read("tcp://127.0.0.1:1", curve=AS_ALICE, patience=1.0).wait()
+    assert "is it running there, with keys" in str(reader.error)

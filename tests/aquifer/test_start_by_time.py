@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from typing import Any, Self
 
 import pyarrow as pa
 import pytest
 
-from penstock.aquifer import AquiferPublisher, Gateway, GatewayUnreachable, MemoryJournal, Record
+from penstock.aquifer import (
+    AquiferPublisher,
+    EpochChanged,
+    Gateway,
+    GatewayUnreachable,
+    LogReader,
+    LogState,
+    MemoryJournal,
+    Record,
+)
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, eventually, free_endpoint, has, read
 
@@ -71,6 +81,76 @@ def test_a_gateway_that_is_not_there_is_an_error_of_the_stream() -> None:
     publisher = AquiferPublisher(free_endpoint(), start=NOON, patience=0.3)
     with pytest.raises(GatewayUnreachable):
         list(publisher.flux())
+
+
+class RestartedGateway:
+    """Serves a log of the hours, and then another one, at the same endpoint, that began ten hours earlier."""
+
+    def __init__(self) -> None:
+        self._gateway = self._started(ANYWHERE, 0)
+
+    @staticmethod
+    def _started(endpoint: str, first: int) -> Gateway:
+        hours = Flux.range(first, 100).map(lambda n: Record(b"%d" % n, timestamp=n * 3_600_000_000))
+        gateway = Gateway(hours, endpoint).start()
+        assert gateway.join(60)
+        return gateway
+
+    @property
+    def endpoint(self) -> str:
+        return self._gateway.endpoint
+
+    def restart(self) -> None:
+        self._gateway.close()
+        self._gateway = self._started(self.endpoint, -10)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._gateway.close()
+
+
+@pytest.fixture
+def restarted() -> Iterator[RestartedGateway]:
+    with RestartedGateway() as gateway:
+        yield gateway
+
+
+def test_another_log_that_comes_in_the_middle_of_the_search_is_searched(
+    restarted: RestartedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state_of = LogReader.state
+    states: list[LogState] = []
+
+    def state(log: LogReader, **about: Any) -> LogState:
+        states.append(state_of(log, **about))
+        if len(states) == 1:
+            restarted.restart()
+        return states[-1]
+
+    monkeypatch.setattr(LogReader, "state", state)
+    start = datetime(1970, 1, 1, 20, tzinfo=UTC)
+
+    assert next(iter(AquiferPublisher(restarted.endpoint, start=start).flux())) == b"20"
+    assert len({state.epoch for state in states}) == 2
+
+
+def test_an_offset_that_was_found_means_nothing_in_another_log(
+    restarted: RestartedGateway, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = LogReader.offset_at
+
+    def offset_at(log: LogReader, timestamp: int, **about: Any) -> int:
+        found = search(log, timestamp, **about)
+        restarted.restart()
+        return found
+
+    monkeypatch.setattr(LogReader, "offset_at", offset_at)
+    start = datetime(1970, 1, 1, 20, tzinfo=UTC)
+
+    with pytest.raises(EpochChanged):
+        list(AquiferPublisher(restarted.endpoint, start=start).flux())
 
 
 class Silent:

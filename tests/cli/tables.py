@@ -13,11 +13,14 @@ from typing import Final
 from penstock import feeds
 from penstock.aquifer import GatewayOptions, JournalOptions
 from penstock.cli import build_parser
+from penstock.cli.demo.command import DemoOptions
 from penstock.cli.doctor import DoctorOptions
+from penstock.cli.echo import EchoOptions
 from penstock.cli.errors import ExitCode
 from penstock.cli.gateway.server import GatewayCommandOptions, KeyOptions
 from penstock.cli.logs import LogOptions
 from penstock.cli.parser import Parser
+from penstock.cli.send import SendOptions
 from penstock.cli.tail import TailOptions
 from penstock.feeds import FeedOptions
 from penstock.observe import METRICS, DashboardOptions
@@ -117,7 +120,14 @@ TABLES: Final[Mapping[str, Mapping[str, Callable[[], str]]]] = {
         "tail": lambda: flags(TailOptions, LogOptions),
     },
     "metrics.md": {"metrics": metrics, "log options": lambda: flags(LogOptions)},
-    "cli.md": {"exit codes": exit_codes, "commands": command_list, "doctor": lambda: flags(DoctorOptions)},
+    "cli.md": {
+        "exit codes": exit_codes,
+        "commands": command_list,
+        "doctor": lambda: flags(DoctorOptions),
+        "demo": lambda: flags(DemoOptions, DashboardOptions, LogOptions),
+        "send": lambda: flags(SendOptions, LogOptions),
+        "echo": lambda: flags(EchoOptions, LogOptions),
+    },
 }
 
 

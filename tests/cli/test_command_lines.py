@@ -42,6 +42,18 @@ OF_OTHERS = {
 """Options of other programs that our pages mention."""
 
 
+def actions(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, argparse.Action]]:
+    """Each option of the commands below a parser."""
+    if isinstance(parser, Parser):
+        parser.load()
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for word, inner in action.choices.items():
+                yield from actions(inner, f"{name} {word}".strip())
+        elif action.option_strings:
+            yield name, action
+
+
 def options(parser: argparse.ArgumentParser, name: str = "") -> Iterator[tuple[str, set[str]]]:
     """Each command below a parser, with its options."""
     if isinstance(parser, Parser):
@@ -95,3 +107,15 @@ def test_each_option_belongs_to_a_command(known: dict[str, set[str]]) -> None:
         if option not in all_known and path.parts[:3] != ("src", "penstock", "streams")  # Its marbles.
     }
     assert not wrong, "\n".join(sorted(wrong))
+
+
+def test_each_option_is_on_a_page() -> None:
+    """Under one of its names."""
+    pages = "\n".join(text for path, text in shown() if path.parts[0] == "docs" and len(path.parts) == 2)
+    named = set(OPTION.findall(pages))
+    missing = [
+        f"penstock {command}: {'/'.join(action.option_strings)}"
+        for command, action in actions(build_parser())
+        if not named.intersection(action.option_strings)
+    ]
+    assert not missing, "\n".join(missing)

@@ -8,7 +8,12 @@ import pytest
 
 from penstock.aquifer import AquiferPublisher, SqliteJournal
 from penstock.cli import main
+from penstock.cli.gateway.useless_options import refuse_useless_for_writers
+from penstock.feeds import FeedOptions
 from tests.cli.running import Gateway, penstock
+
+HERE = "tcp://127.0.0.1:0"
+ENCRYPTED = ("--curve-control", HERE, "--curve", "x", "--allow", "y")
 
 
 def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
@@ -17,6 +22,10 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
     captured = capsys.readouterr()
     assert captured.out == ""
     return code, captured.err
+
+
+def test_an_option_for_all_streams_is_not_refused_because_one_of_them_reads_nothing() -> None:
+    refuse_useless_for_writers(FeedOptions(max_line=1024, on_bad_line="skip"), (), alone=False)
 
 
 @pytest.mark.parametrize(
@@ -42,6 +51,29 @@ def complaint(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int,
         (("--source", "stdin", "--control", "none"), "needs an endpoint"),
         (("--source", "stdin", "--max-age", "1h"), "--journal PATH.db"),
         (("--source", "stdin", "--allow", "clients"), "without --curve"),
+        (("--source", "stdin", "--accept-loss"), "--accept-loss is for a journal in a file"),
+        (
+            ("--source", "stdin", "--accept-loss", "--journal", "kafka://127.0.0.1:9/t"),
+            "--accept-loss is for a journal in a file",
+        ),
+        (
+            ("--source", "stdin", "--control", "none", "--data", HERE, *ENCRYPTED),
+            "leave --data out",
+        ),
+        (("--source", "stdin", "--dashboard-token", "x"), "add --dashboard HOST:PORT"),
+        (("--source", "stdin", "--dashboard-name", "x"), "add --dashboard HOST:PORT"),
+        (("--source", "stdin", "--keygen", "x"), "leave the source out"),
+        (("--source", "writers", "--follow"), "--follow is for a source that is read"),
+        (("--source", "writers", "--take-last-line"), "--take-last-line is for a source that is read"),
+        (("--source", "writers", "--format", "csv"), "--format is for a source that is read"),
+        (("--source", "writers", "--restart", "always"), "--restart is for a source that is read"),
+        (("--source", "writers", "--max-line", "1K"), "--max-line is for a source that is read"),
+        (("--source", "writers", "--on-bad-line", "skip"), "a writer is told of each record"),
+        (("--stream", "a=writers", "--follow"), "--follow is for a source that is read"),
+        (
+            ("--stream", "a=writers", "--stream", "b=stdin", "--stream-option", "a.max-line=1K"),
+            "--max-line is for a source that is read",
+        ),
         (("--source", "stdin", "--curve", "x"), "--curve and --curve-control go together"),
         (("--source", "stdin", "--curve", "x", "--curve-control", "tcp://*:0"), "--curve needs --allow"),
         (

@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import re
 import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from penstock.cli import main
 from penstock.cli.errors import CommandError
 from penstock.cli.run.loader import load_pipeline
+from penstock.cli.run.runner import _silent_py4j, _stop_spark
 from tests.cli import running
 from tests.cli.running import Gateway, Program
 
@@ -232,6 +237,10 @@ def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
         ("jobs.py:sinkless", "the pipeline jobs.py:sinkless has no sink: add .into(…)", 2),
         ("jobs.py:fails", "jobs.py:fails() failed: KeyError: 'x' (jobs.py, line 9)", 1),
         ("broken.py", "broken.py cannot be run: ValueError: no (broken.py, line 1)", 1),
+        ("./lines.txt", "./lines.txt has no pipeline: write pipeline = Pipeline(…).into(…)", 2),
+        ("forgot.py", "forgot.py has no pipeline: write pipeline = Pipeline(…).into(…)", 2),
+        (":jobs", "'' is neither a file nor a module: write app.py:pipeline", 2),
+        ("..jobs", "'..jobs' is neither a file nor a module: write app.py:pipeline", 2),
     ],
 )
 def test_a_target_that_is_none_is_told_in_one_line(
@@ -245,8 +254,11 @@ def test_a_target_that_is_none_is_told_in_one_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("PYTHONPATH", "")
-    for name in ("jobs", "broken"):
+    names = ("jobs", "broken", "lines", "forgot")
+    for name in names:
         monkeypatch.delitem(sys.modules, name, raising=False)
+    Path("lines.txt").write_text("number = 1\n")
+    Path("forgot.py").write_text("from penstock.spark import Pipeline\nPipeline('tcp://127.0.0.1:5556')\n")
     Path("broken.py").write_text("raise ValueError('no')\n")
     Path("unnamed.py").write_text("pipeline = 1\n")
     Path("jobs.py").write_text(
@@ -265,13 +277,18 @@ def test_a_target_that_is_none_is_told_in_one_line(
 
     assert main(["run", target]) == code
     assert capsys.readouterr().err == f"penstock run: {said}\n"
-    for name in ("jobs", "broken"):
+    for name in names:
         sys.modules.pop(name, None)
 
 
 def test_a_setting_without_a_value_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "app.py", "--conf", "spark.ui.enabled"]) == 2
     assert "write KEY=VALUE" in capsys.readouterr().err
+
+
+def test_a_checkpoint_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "app.py", "--checkpoint", ""]) == 2
+    assert "--checkpoint: it is empty: name a directory" in capsys.readouterr().err
 
 
 def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
@@ -288,3 +305,26 @@ def test_a_spark_that_does_not_start_is_not_the_fault_of_the_file_that_needs_it(
 
     with pytest.raises(CommandError, match=r"^Spark did not start: no Java$"):
         load_pipeline(str(app), start_spark)
+
+
+def test_after_a_signal_py4j_and_pyspark_say_nothing_about_a_java_that_is_gone(
+    caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
+) -> None:
+    class Gone:
+        """Stands in for a session whose Java has got the signal as well."""
+
+        def stop(self) -> None:
+            place = "/site-packages/py4j/java_gateway.py"
+            text = "Exception while sending command."
+            record = logging.LogRecord("root", logging.ERROR, place, 1038, text, (), None)
+            logging.getLogger().handle(record)
+            warnings.warn("Unable to cleanly shutdown Spark JVM process.", RuntimeWarning, stacklevel=1)
+
+    gone: Any = Gone()
+    for number, signs in ((None, 1), (signal.SIGTERM, 0)):
+        interruption: Any = SimpleNamespace(signal=number)
+        caplog.clear()
+        recwarn.clear()
+        with _silent_py4j(interruption):
+            _stop_spark(gone, interruption)
+        assert (len(caplog.records), len(recwarn)) == (signs, signs)

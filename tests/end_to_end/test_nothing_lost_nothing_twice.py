@@ -104,9 +104,11 @@ def test_whoever_is_slow_or_killed_every_line_arrives_once(tmp_path: Path) -> No
         def reached(count: int) -> Callable[[], bool]:
             return lambda: _look(stages) and progress() >= count
 
-        # Slow and kill by turns, from left to right, while the data flows.
+        # Slow and kill by turns, from left to right, while the data flows. The senders come first: at a
+        # quarter of the whole, neither can have sent all of its half.
         marks = _marks(total, 2 * len(stages))
-        for each in sorted(stages, key=lambda each: each.name):
+        results, reader, *gateways, run = stages[: -len(senders)]
+        for each in (*senders, *gateways, run, results, reader):
             mark = next(marks)
             wait_until(reached(mark), f"before {each.name} is slowed down", PATIENCE, describe)
             each.slow_down(reached(mark + total // 50))

@@ -12,7 +12,7 @@ import redis
 import trustme
 
 from penstock import feeds
-from penstock.feeds import BadFeed
+from penstock.feeds import BadFeed, BadRecord, FeedOptions
 from tests.cli.running import PATIENCE
 from tests.feeds.brokers import RedisServer, free_port, wait_until
 from tests.feeds.reading import followed
@@ -162,14 +162,44 @@ class _Odd(socketserver.BaseRequestHandler):
                 self.request.sendall(known[-1] if known else hello)
 
 
-def test_an_entry_with_a_field_without_a_value_is_not_one_of_redis() -> None:
+@contextmanager
+def odd_server() -> Iterator[int]:
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _Odd) as server:
         server.daemon_threads = True
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        port = server.server_address[1]
-        with feeds.open(f"redis://127.0.0.1:{port}/stream?group=g") as feed, followed(feed):
-            wait_until(lambda: feed.state.status == "down", f"the feed is {feed.state}")
-            assert "the entry 1-0 has a field without a value" in str(feed.state)
-        server.shutdown()
-        thread.join(PATIENCE)
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join(PATIENCE)
+
+
+def test_an_entry_with_a_field_without_a_value_is_not_one_of_redis() -> None:
+    with odd_server() as port, feeds.open(f"redis://127.0.0.1:{port}/stream?group=g") as feed, followed(feed):
+        wait_until(lambda: feed.state.status == "down", f"the feed is {feed.state}")
+        assert "the entry 1-0 has a field without a value" in str(feed.state)
+
+
+@pytest.mark.parametrize("field", ["", "&field=value"])
+def test_an_entry_with_a_field_without_a_value_is_a_bad_record_if_they_are_kept(field: str) -> None:
+    options = FeedOptions(on_bad_line="dead-letter")
+    with (
+        odd_server() as port,
+        feeds.open(f"redis://127.0.0.1:{port}/stream?group=g{field}", options) as feed,
+        followed(feed) as reader,
+    ):
+        assert reader.take(1) == [
+            BadRecord(b"alone", "it has a field without a value", "entry 1-0 of " + feed.name, None, None)
+        ]
+
+
+def test_an_entry_with_a_field_without_a_value_is_skipped_with_others_that_are_bad() -> None:
+    options = FeedOptions(on_bad_line="skip")
+    with (
+        odd_server() as port,
+        feeds.open(f"redis://127.0.0.1:{port}/stream?group=g", options) as feed,
+        followed(feed),
+    ):
+        wait_until(lambda: feed.bad is not None and feed.bad.skipped == 1, f"the feed is {feed.state}")
+        assert feed.state.status == "up"

@@ -63,6 +63,17 @@ def test_the_flags_behind_the_question_mark_are_those_of_the_scheme() -> None:
         feeds.open("words:one?softly")
 
 
+@pytest.mark.parametrize("scheme", ["http", "sse+http", "ws"])
+def test_a_feed_is_named_by_its_url_without_its_parameters_and_its_password(
+    scheme: str, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text("abc")
+    with feeds.open(f"{scheme}://127.0.0.1:9/page?a=1#token-file={tmp_path / 'token'}") as feed:
+        assert feed.name == f"{scheme}://127.0.0.1:9/page?a=1"
+    with feeds.open(f"{scheme}://me:hidden@127.0.0.1:9/page") as feed:
+        assert feed.name == f"{scheme}://me@127.0.0.1:9/page"
+
+
 def test_a_scheme_can_be_registered_again_but_not_taken_over() -> None:
     feeds.register(WORDS)
     with pytest.raises(BadFeed, match="a feed with the scheme 'words' already"):

@@ -6,12 +6,14 @@ import json
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import httpx2
@@ -46,6 +48,24 @@ def served(
 def stored_in(gateway: Gateway, codec: str = "bytes") -> list[Any]:
     head = gateway.status().head
     return list(AquiferPublisher(gateway.endpoint, codec=codec, stop=head).flux()) if head else []
+
+
+def test_headers_without_an_end_are_refused_whatever_parser_is_installed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """uvicorn prefers httptools, which has no limit for them."""
+    monkeypatch.setitem(sys.modules, "httptools", ModuleType("httptools"))
+    monkeypatch.delitem(sys.modules, "uvicorn.protocols.http.auto", raising=False)
+    with served() as (client, _, feed):
+        with socket.create_connection(("127.0.0.1", feed.port), timeout=PATIENCE) as sender:
+            sender.sendall(b"POST /in HTTP/1.1\r\nHost: here\r\nX-Long: ")
+            with suppress(ConnectionError):
+                for _ in range(64):
+                    sender.sendall(b"x" * 65_536)
+            with suppress(ConnectionError):
+                assert sender.recv(1000).startswith(b"HTTP/1.1 400 ")
+                assert sender.recv(1000) in (b"", b"Invalid HTTP request received.")
+        assert client.post("/in", content=b"a line").status_code == 200
 
 
 @pytest.mark.parametrize(

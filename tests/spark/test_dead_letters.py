@@ -32,6 +32,8 @@ from pyspark.sql.types import (
 from penstock.aquifer import (
     Batch,
     Gateway,
+    Producer,
+    ProtocolViolation,
     Record,
     RecordMetadata,
     SqliteJournal,
@@ -39,7 +41,7 @@ from penstock.aquifer import (
     pack_metadata,
     pack_values,
 )
-from penstock.spark import BadSchema, UnreadableRecord
+from penstock.spark import BadOption, BadSchema, UnreadableRecord
 from penstock.spark.options import SourceOptions
 from penstock.spark.source import records
 from penstock.spark.source.batch_reader import AquiferBatchReader
@@ -356,3 +358,25 @@ def test_a_dead_letter_has_all_bytes_and_the_key_of_its_record(rig: Rig) -> None
         rig.gateway.endpoint,
     )
     assert (second.value["text"], second.value["epoch"]) == ("text", rig.gateway.status()["epoch"])
+
+
+def test_dead_letters_in_the_log_of_the_source_are_refused_whatever_it_is_called() -> None:
+    """Or the query would read them, and those in csv would be wrong again."""
+    with Gateway(None, ANYWHERE, writable=True) as gateway:
+        endpoint = gateway.endpoint
+        with Producer(endpoint) as producer, producer.transaction(0) as transaction:
+            transaction.write([b"1,2,3"])
+        other = endpoint.replace("127.0.0.1", "localhost")
+        given = {"endpoint": endpoint, "deadLetter": other, "value": "csv"}
+        reader = AquiferBatchReader(StructType().add("n", LongType()), SourceOptions.of(given))
+        with pytest.raises(BadOption, match=r'"deadLetter" is .*localhost.*would read its own dead letters'):
+            [*reader.read(reader.partitions()[0])]
+        assert gateway.status().head == 1
+
+
+def test_letters_for_a_gateway_that_accepts_none_name_the_option(rig: Rig) -> None:
+    reader = rig.reader(deadLetter=rig.serve([b"x"]).endpoint)
+    start = reader.initialOffset()
+    (part, *_) = tasks(reader, start, reader.latestOffset(start, ALL))
+    with pytest.raises(ProtocolViolation, match=r'accepts no records.* gateway of the option "deadLetter"'):
+        [*reader.read(part)]

@@ -117,6 +117,15 @@ def test_the_records_of_a_key_are_in_one_partition_also_from_several_gateways(ga
     stream.stop()
 
 
+def test_there_are_no_more_partitions_than_records(gateways: Serving) -> None:
+    for name in ("partitions", "minPartitions"):
+        wanted = {"partitionBy": "key", name: 10**6}
+        reader = AquiferBatchReader(KEYED, options(gateways("a", "b", None), **wanted))
+        pieces = reader.partitions()
+        assert len(pieces) == 3
+        assert sum(map(len, rows_by_partition(reader, pieces))) == 3
+
+
 def test_wrong_records_count_for_the_partition_of_their_key() -> None:
     keys: list[bytes | None] = [b"a", b"b", b"a", b"b"]
     values = pack_values([b'{"n": 1}', b"{", b"[]", b'{"n": 4}'])

@@ -57,7 +57,7 @@ def test_no_wait_makes_the_oldest_record_too_old(
 ) -> None:
     target = learned(seconds, fixed, per_record)
     wait = target.wait(waiting, age)
-    assert wait == 0 or age + wait + target.demand.expected(waiting) <= seconds
+    assert wait == 0 or age + wait + target.demand.cost.seconds(waiting) <= seconds
 
 
 def test_a_batch_begins_at_once_if_nothing_is_known_or_it_is_full() -> None:
@@ -118,6 +118,25 @@ def test_a_batch_waits_until_it_is_full(gateways: int) -> None:
                 feeds[number % gateways].give(b"%d" % number)
             end = result()
         assert sum(end["offsets"].values()) == 50
+        reader.stop()
+
+
+def test_a_batch_that_has_all_its_bytes_is_full() -> None:
+    feed = ByHand()
+    with Gateway(feed, ANYWHERE) as gateway:
+        options = {"endpoint": gateway.endpoint, "targetLatencySeconds": "600", "waitSeconds": "60"}
+        reader = AquiferStreamReader(SCHEMA, SourceOptions.of(options | {"maxBytesPerTrigger": "50000"}))
+        target = reader._pace._latency
+        assert target is not None
+        for records in (10, 20, 40):
+            target.observed(records, 0.1 + 0.001 * records)
+        start = reader.initialOffset()
+        reader._pace.nothing_until(time.monotonic())
+        with planned(reader, start) as result:
+            for _ in range(200):
+                feed.give(bytes(1000))
+            end = result()
+        assert 10 < end["offsets"][gateway.endpoint] <= 50
         reader.stop()
 
 

@@ -141,6 +141,8 @@ def test_an_option_that_says_what_is_so_anyway_is_not_refused() -> None:
         ("startingOffsets", "-1", "earliest, latest, a number"),
         ("startingOffsets", "true", "earliest, latest, a number"),
         ("startingOffsets", "[1]", "earliest, latest, a number"),
+        ("startingOffsets", "[" * 100_000, "earliest, latest, a number"),
+        ("subscription", "x" * 257, "it has 257 characters: give 256 at most"),
         ("startingOffsets", '{"tcp://127.0.0.1:9": 1}', HERE),
         ("startingOffsets", f'{{"{HERE}": "1"}}', "earliest, latest, a number"),
         ("endpoint", "127.0.0.1", "tcp://"),
@@ -152,6 +154,17 @@ def test_an_option_that_says_what_is_so_anyway_is_not_refused() -> None:
 def test_a_bad_value_is_told_what_would_do(name: str, text: str, remedy: str) -> None:
     with pytest.raises(BadOption, match=rf'option "{name}" is .*{remedy}'):
         source(**{name: text})
+
+
+def test_a_long_value_is_not_repeated_as_a_whole() -> None:
+    with pytest.raises(BadOption, match="give one of binary") as refused:
+        source(value="x" * 100_000)
+    assert len(str(refused.value)) < 500
+
+
+def test_a_name_that_no_gateway_accepts_is_told_by_its_option() -> None:
+    with pytest.raises(BadOption, match=r'"writerId" is .*give 256 at most'):
+        SinkOptions.of({"endpoint": HERE, "writerId": "x" * 257, "batchId": "1"})
 
 
 def test_what_is_told_survives_the_way_between_sparks_processes() -> None:

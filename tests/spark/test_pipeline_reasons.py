@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.spark import QueryFailed, reason_of
-from penstock.spark.pipeline import RunningPipeline
+from penstock.spark.pipeline import Pipeline, RunningPipeline
 from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
 from penstock.streams import Flux
 
@@ -96,3 +96,10 @@ def test_whoever_waits_is_told_whatever_the_query_raises_when_it_is_asked(error:
     ):
         assert running.wait(60)
     assert failed.value.__cause__ is error
+
+
+def test_options_of_a_pipeline_may_be_true_false_and_numbers() -> None:
+    options = {"failOnDataLoss": False, "includeMetadata": True, "maxRecordsPerTrigger": 10}
+    pipeline = Pipeline("tcp://127.0.0.1:5556", options=options)
+
+    assert list(pipeline._source_end().looks()) == ["tcp://127.0.0.1:5556"]

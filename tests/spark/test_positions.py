@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.spark import BadCheckpoint
 from penstock.spark.source.positions import OffsetRange, QueryPosition, cut_ranges, partition_count
 
 A, B = "tcp://127.0.0.1:5001", "tcp://127.0.0.1:5002"
@@ -88,6 +89,17 @@ def test_the_first_batch_is_read_again_from_where_it_began_though_the_start_is_a
     assert cut_ranges(derived_anew, end) == cut_ranges(first, end)
 
 
+@pytest.mark.parametrize(
+    "logged", [17, {"topic": {"0": 4}}, {"logOffset": 3}, {"offsets": 1, "epochs": 2}, "x" * 10_000]
+)
+def test_a_position_of_another_source_is_told_in_a_sentence(logged: object) -> None:
+    with pytest.raises(
+        BadCheckpoint, match="the checkpoint belongs to another query, or its sources"
+    ) as told:
+        QueryPosition.from_json(logged)  # type: ignore[arg-type]
+    assert len(str(told.value)) < 500
+
+
 def test_a_later_batch_starts_where_spark_says() -> None:
     start = QueryPosition({A: 10}, {A: "e"}, {A: 3}, "q", 1)
     assert cut_ranges(start, start.at({A: 14}, 2)) == [
@@ -110,9 +122,27 @@ def test_a_position_moves_with_its_gateways() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "endpoints", "records", "count"), [(7, 2, 1, 7), (None, 1, 10, 1), (None, 1000, 10**9, 1)]
+    ("wanted", "counts", "count"),
+    [(7, [1, 0], 7), (None, [10], 1), (None, [10**6] * 1000, 1)],
 )
 def test_few_records_are_read_by_few_tasks_unless_the_user_wants_more(
-    wanted: int | None, endpoints: int, records: int, count: int
+    wanted: int | None, counts: list[int], count: int
 ) -> None:
-    assert partition_count(wanted, endpoints, records) == count
+    assert partition_count(wanted, counts) == count
+
+
+@given(
+    counts=st.lists(st.integers(0, 50) | st.integers(0, 10**9), min_size=1, max_size=4),
+    wanted=st.none() | st.integers(1, 9),
+    least=st.integers(1, 64),
+)
+def test_a_batch_has_the_fewest_tasks_wherever_its_records_are(
+    counts: list[int], wanted: int | None, least: int
+) -> None:
+    endpoints = [f"tcp://127.0.0.1:{5001 + number}" for number in range(len(counts))]
+    zero = dict.fromkeys(endpoints, 0)
+    start = QueryPosition(zero, dict.fromkeys(endpoints, "e"), zero, "q", 1)
+    end = start.at(dict(zip(endpoints, counts, strict=True)), partition_count(wanted, counts, least))
+    assert len(cut_ranges(start, end)) >= min(least, sum(counts))
+    if wanted is not None:
+        assert end.partitions >= wanted

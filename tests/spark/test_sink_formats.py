@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from penstock.aquifer import unpack_values
 from penstock.spark import BadOption, BadSchema, UnwritableRow
 from penstock.spark.options import SinkOptions
 from penstock.spark.sink.rows import RowPacker
@@ -278,6 +279,15 @@ def test_a_row_that_does_not_fit_is_told() -> None:
         BadSchema, match=r"the column c1 is array<bigint>, and csv has no form for that: cast it"
     ):
         packed(ArrayType(LongType()), [1], "csv")
+
+
+def test_texts_with_a_collation_are_texts() -> None:
+    kind = StringType("UTF8_LCASE")
+    rows = pa.RecordBatch.from_pylist([{"value": "A", "key": "b"}])
+    (batch,) = RowPacker(StructType().add("value", kind).add("key", kind), "string").batches(rows)
+    assert unpack_values(batch.payload) == [b"A"]
+    with pytest.raises(BadSchema, match="rows need a column value"):
+        RowPacker(StructType().add("value", kind).add("other", kind), "string")
 
 
 def test_a_column_that_the_schema_lacks_is_told_before_anything_runs() -> None:

@@ -167,6 +167,24 @@ def test_a_source_without_records_does_not_keep_one_that_has_some_waiting(
     assert max(later) <= 0.02
 
 
+def test_nor_does_it_if_the_triggers_are_far_apart(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(readers_module, "_SHORT_WAITS_FOR", 0.0)  # that is over when the next trigger fires
+    with Gateway(ByHand(), ANYWHERE) as idle:
+        reader = readers(idle, waitSeconds=1.5)
+        start = reader.initialOffset()
+        waits = waits_of(reader)
+        for _ in range(3):
+            assert reader.latestOffset(start, MANY) is start
+            reader.commit(start)
+        hurried = waits[1:]
+        assert reader.latestOffset(start, MANY) is start
+        assert reader.latestOffset(start, MANY) is start
+
+    assert len(hurried) >= 2
+    assert max(hurried) <= 0.02
+    assert waits[-1] > 0.02, "no other source has had records since"
+
+
 def waits_of(reader: AquiferStreamReader) -> list[float]:
     """How long the gateway is asked to wait for records, with each question that lets it wait."""
     waits: list[float] = []

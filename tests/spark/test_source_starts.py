@@ -126,6 +126,19 @@ def test_the_fewest_tasks_are_counted_over_all_endpoints(serve: Serving) -> None
     assert len(reader.partitions()) == 4
 
 
+@pytest.mark.parametrize(("waiting", "least"), [((9,), 4), ((100, 0), 4), ((100, 1), 10), ((2, 1), 8)])
+def test_a_batch_has_the_fewest_tasks_though_its_records_are_few_or_in_one_log(
+    serve: Serving, waiting: tuple[int, ...], least: int
+) -> None:
+    given = options(*(serve(records) for records in waiting), minPartitions=least)
+    fewest = min(least, sum(waiting))
+    assert len(AquiferBatchReader(SCHEMA, given).partitions()) >= fewest
+    reader = AquiferStreamReader(SCHEMA, given)
+    start = reader.initialOffset()
+    assert len(reader.partitions(start, reader.latestOffset(start, ALL))) >= fewest
+    reader.stop()
+
+
 # ---------------------------------------------------------------- endpoints that come and go
 def test_an_endpoint_that_was_added_is_read_from_its_start_beside_the_others(serve: Serving) -> None:
     one, other = serve(50), serve(20)
@@ -165,3 +178,27 @@ def test_an_endpoint_is_left_out_only_on_purpose(serve: Serving) -> None:
     willing = AquiferStreamReader(SCHEMA, options(one, failOnDataLoss="false"))
     assert willing.latestOffset(end, ALL) == end, "there is nothing new"
     willing.stop()
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            {"startingTimestamp": (NOON + 20) * 1000, "endingTimestamp": (NOON + 10) * 1000},
+            rf'option "startingTimestamp" is {(NOON + 20) * 1000}: that is after the end, endingTimestamp: ',
+        ),
+        (
+            {"startingOffsets": 20, "endingTimestamp": (NOON + 10) * 1000},
+            r'option "startingOffsets" is 20: that is after the end, endingTimestamp: ',
+        ),
+        (
+            {"startingTimestamp": (NOON + 20) * 1000, "endingOffsets": 10},
+            r"after the end, endingOffsets: .* from offset 20 to 10",
+        ),
+    ],
+)
+def test_an_end_before_the_start_names_the_options_that_were_set(
+    serve: Serving, given: dict[str, object], told: str
+) -> None:
+    with pytest.raises(BadOption, match=told):
+        read(serve(), **given)

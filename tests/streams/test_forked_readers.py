@@ -104,3 +104,47 @@ in_child(lambda: list({stream}))
 """)
 
     assert printed == "[0, 1, 2, 3, 4]\nchild [0, 1, 2, 3, 4]\n"
+
+
+def test_a_child_is_not_given_the_elements_that_its_parent_has_in_its_queue() -> None:
+    printed = run_script(f"""{FORK}
+came = threading.Event()
+elements = iter(Flux.range(9).do_on_complete(came.set).publish_on(schedulers.shared_pool()))
+print(next(elements))
+came.wait()
+in_child(lambda: next(elements))
+print(list(elements))
+""")
+
+    assert printed == "0\nchild True\n[1, 2, 3, 4, 5, 6, 7, 8]\n"
+
+
+def test_a_child_that_goes_on_without_the_stream_of_its_parent_hears_nothing_of_it() -> None:
+    printed = run_script(f"""{FORK}
+for element in Flux.range(2).publish_on(schedulers.shared_pool()):
+    sys.stdout.flush()
+    child = os.fork()
+    if not child:
+        print("child", element, flush=True)
+        sys.exit()
+    os.waitpid(child, 0)
+print("parent")
+""")
+
+    assert printed == "child 0\nchild 1\nparent\n"
+
+
+def test_a_child_that_goes_on_with_a_coroutine_is_not_given_what_its_parent_has() -> None:
+    printed = run_script(f"""{FORK}
+async def main():
+    elements = aiter(Flux.range(9).publish_on(schedulers.shared_pool()))
+    print(await anext(elements))
+    def one_more():
+        elements.asend(None).send(None)
+    in_child(one_more)
+    print([element async for element in elements])
+
+asyncio.run(main())
+""")
+
+    assert printed == "0\nchild True\n[1, 2, 3, 4, 5, 6, 7, 8]\n"

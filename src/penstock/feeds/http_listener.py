@@ -159,6 +159,7 @@ class HttpListener:
             loop = asyncio.get_running_loop()
             config = self._uvicorn.Config(
                 application(loop),
+                http="h11",  # With httptools, a request may have any number of headers of any length.
                 log_config=None,
                 log_level="warning",
                 access_log=False,

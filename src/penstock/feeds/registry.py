@@ -69,6 +69,16 @@ class FeedUrl:
         """The URL without a password, for messages and names."""
         return _without_secrets(self.text)
 
+    @property
+    def target(self) -> str:
+        """The URL that the server is asked for: without the parameters, which follow a ``#`` there."""
+        return self.text.partition("#")[0]
+
+    @property
+    def shown_target(self) -> str:
+        """The same without a password, for messages and names."""
+        return self.shown.partition("#")[0]
+
     def secret(self, name: str) -> str | None:
         """What the file has that this parameter names, without white space at its ends; None without it."""
         path = self.parameters.get(name)

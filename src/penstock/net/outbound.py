@@ -288,7 +288,10 @@ class Ending:
 
 
 def _loop_is_closed(socket: LoopSocket) -> ConnectionAborted:
-    return ConnectionAborted(f"{socket.label} the event loop of this connection is closed")
+    return ConnectionAborted(
+        f"{socket.label} the event loop of this connection is closed, or has stayed in the parent process at "
+        "a fork; open another connection"
+    )
 
 
 class _EndSubscription:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from penstock.arguments import whole
 from penstock.net.errors import ConnectionAborted, ReceiverTaken
+from penstock.net.parent_loops import know
 from penstock.net.transport import EventLoop, call_on
 from penstock.spec import Subscriber, check_subscriber, non_positive_request
 from penstock.streams.spi import drop_raised
@@ -24,6 +25,7 @@ class SolePublisher(ABC, Generic[E]):
 
     def __init__(self, loop: EventLoop) -> None:
         self.loop = loop
+        know(loop)
         self._thread = get_ident()
         self._subscriber: Subscriber[E] | None = None
         self._taken_by: str | None = None
@@ -56,7 +58,8 @@ class SolePublisher(ABC, Generic[E]):
         if get_ident() == self._thread:
             self._welcome(subscriber)
         elif not call_on(self.loop, self._welcome, subscriber):
-            _refuse(subscriber, ConnectionAborted(f"the event loop of {self._name} is closed"))  # §1.9
+            lost = f"the event loop of {self._name} is closed, or has stayed in the parent process at a fork"
+            _refuse(subscriber, ConnectionAborted(lost))  # §1.9
 
     def _welcome(self, subscriber: Subscriber[E]) -> None:
         if self._taken_by is not None:

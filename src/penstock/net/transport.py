@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from penstock.net.parent_loops import is_of_parent
+
 if TYPE_CHECKING:
     from penstock.net.tls import TlsSession
 
@@ -65,7 +67,12 @@ class EventLoop(Protocol):
 
 
 def call_on(loop: EventLoop, call: Callable[..., object], *arguments: Any) -> bool:
-    """Make a call in the next turn of a loop, from any thread. False if the loop is closed."""
+    """Make a call in the next turn of a loop, from any thread. False if the loop is closed.
+
+    It is the same with a loop of the parent process, in a forked child.
+    """
+    if is_of_parent(loop):
+        return False
     try:
         # Not after a look: the loop may be closed between the two.
         loop.call_soon_threadsafe(call, *arguments)

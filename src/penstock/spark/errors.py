@@ -34,6 +34,10 @@ _BUSY: Final = (
 )
 
 
+_SHOWN: Final = 200
+"""Characters of an option's value: some are whole schemas."""
+
+
 class BadOption(ValueError):
     """An option of ``format("aquifer")`` has a bad value; the message names the option and the remedy."""
 
@@ -42,7 +46,9 @@ class BadOption(ValueError):
 
     def __str__(self) -> str:
         name, value, remedy = self.args
-        return f'option "{name}" is {value!r}: {remedy}'
+        given = repr(value)
+        shown = given if len(given) <= _SHOWN else f"{given[:_SHOWN]}…"
+        return f'option "{name}" is {shown}: {remedy}'
 
 
 class BadSchema(ValueError):

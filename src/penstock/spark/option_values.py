@@ -17,6 +17,7 @@ __all__ = [
     "endpoint",
     "endpoints",
     "flag",
+    "identity",
     "instant",
     "mode",
     "offsets",
@@ -32,6 +33,8 @@ GivenOffsets: TypeAlias = str | int | dict[str, int | str]
 _VALUE_FORMATS: Final = ("binary", "string", "json", "msgpack", "arrow", "csv", "avro", "protobuf")
 _LOG_ENDS: Final = ("earliest", "latest")
 _MODES: Final = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+_LONGEST_ID: Final = 256
+"""Characters of a name that a gateway accepts."""
 
 
 def count(text: str) -> int:
@@ -72,6 +75,13 @@ def flag(text: str) -> bool:
     return text.lower() == "true"
 
 
+def identity(text: str) -> str:
+    """The name by which a gateway knows a reader or a writer."""
+    if len(text) > _LONGEST_ID:
+        raise ValueError(f"it has {len(text)} characters: give {_LONGEST_ID} at most")
+    return text
+
+
 def value_format(text: str) -> str:
     """What a record is."""
     return _one_of(_VALUE_FORMATS, text.lower())
@@ -95,7 +105,7 @@ def offsets(text: str) -> GivenOffsets:
         if not isinstance(given, dict):
             return _one_offset(given, ends=False)
         return {endpoint: _one_offset(value) for endpoint, value in _by_stream(given)}
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ValueError(
             "give earliest, latest, a number, or with several endpoints a JSON object with one of these for "
             'each: {"tcp://127.0.0.1:5556": 0, "tcp://127.0.0.1:5557": {"orders": 17, "refunds": "latest"}}'

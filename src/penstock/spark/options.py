@@ -17,7 +17,15 @@ from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
-from penstock.aquifer import CurveClient, GatewayUnreachable, Refused, load_keys, load_public
+from penstock.aquifer import (
+    CurveClient,
+    GatewayUnreachable,
+    ProtocolViolation,
+    Refused,
+    UnknownStream,
+    load_keys,
+    load_public,
+)
 from penstock.options import Option, option, options_of
 from penstock.spark import option_values
 from penstock.spark.errors import BadOption
@@ -94,6 +102,10 @@ class _ConnectionOptions:
                 '"curveServer" is its own public key'
             )
             raise GatewayUnreachable(f'{error} Check the option "{name}"; {hint}.') from error
+        except UnknownStream as error:
+            raise UnknownStream(f'{error}. Check the option "{name}"') from error
+        except ProtocolViolation as error:
+            raise ProtocolViolation(f'{error}. This is the gateway of the option "{name}"') from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +246,7 @@ class SourceOptions(_ConnectionOptions):
         None,
         flag="subscription",
         metavar="id",
+        parse=option_values.identity,
         shown="an id in the checkpoint",
         help="the durable id under which the gateway keeps the cursor; for one query at a time",
     )
@@ -360,6 +373,7 @@ class SinkOptions(_ConnectionOptions):
         None,
         flag="writerId",
         metavar="id",
+        parse=option_values.identity,
         help="names the writer; set with `batchId`, it makes `df.write` inside `foreachBatch` exactly once",
     )
     batch_id: int | None = option(

@@ -18,13 +18,13 @@ from penstock.feeds import FeedOptions
 from penstock.spark.checkpoints import check_whole
 from penstock.spark.errors import BadCheckpoint, QueryFailed, is_from_spark, reason_of
 from penstock.spark.pipeline_ends import PipelineSink, PipelineSource
-from penstock.spark.queries import activate, process_everything, reported_offsets
+from penstock.spark.pipeline_progress import Progress, ReportReader
+from penstock.spark.queries import activate, process_everything
 from penstock.spark.sessions import option_text, session
 from penstock.spec import Publisher, Subscriber
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming.listener import StreamingQueryProgress
     from pyspark.sql.streaming.query import StreamingQuery
 
     from penstock.aquifer import GatewayStatus
@@ -80,7 +80,7 @@ class Pipeline:
     source: Publisher[Any] | Callable[[int], Publisher[Any]] | str
     schema: str | None = None
     codec: str | None = None
-    options: Mapping[str, str] | None = None
+    options: Mapping[str, object] | None = None
     """Options of the format ``aquifer`` for reading."""
     steps: tuple[Callable[[DataFrame], DataFrame], ...] = ()
     sink: Subscriber[Any] | str | Callable[[DataFrame, int], None] | None = None
@@ -100,7 +100,7 @@ class Pipeline:
             )
 
     def _source_end(self) -> PipelineSource:
-        options = dict(self.options or {})
+        options = {name: option_text(value) for name, value in (self.options or {}).items()}
         return PipelineSource(
             self.source,
             schema=self.schema,
@@ -187,19 +187,6 @@ class Pipeline:
             running.wait()
 
 
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Figures of a running pipeline."""
-
-    batch: int
-    records: int
-    """Records in all batches of this run."""
-    records_per_second: float
-    batch_seconds: float
-    lag: int
-    """Records in the source's log that are not in a batch yet."""
-
-
 class RunningPipeline:
     """A running pipeline; as a context manager, it stops the pipeline at the end of the block.
 
@@ -215,9 +202,7 @@ class RunningPipeline:
         self._closing = closing
         self._source = source
         self._sink = sink
-        self._records = 0
-        self._seen = -1
-        self._counting = threading.Lock()
+        self._reports = ReportReader(query)
         self._stopped = threading.Event()
         self._ended = threading.Event()
         self._failure: BaseException | None = None
@@ -287,21 +272,7 @@ class RunningPipeline:
     # ---------------------------------------------------------------- figures
     def progress(self) -> Progress | None:
         """The latest figures; None before the first batch."""
-        with self._counting:
-            for progress in self.query.recentProgress:
-                if progress.batchId > self._seen:
-                    self._seen = progress.batchId
-                    self._records += progress.numInputRows
-            last = self.query.lastProgress
-            if last is None:
-                return None
-            return Progress(
-                batch=last.batchId,
-                records=self._records,
-                records_per_second=last.processedRowsPerSecond,
-                batch_seconds=last.batchDuration / 1000,
-                lag=_lag(last),
-            )
+        return self._reports.read()
 
     def looks(self) -> dict[str, Callable[[], GatewayStatus]]:
         """How to ask the gateways of this pipeline for their status, by endpoint; the source comes first.
@@ -381,12 +352,3 @@ def _folder(checkpoint: str | Path | None, opened: ExitStack) -> Path:
 def _metadata(folder: Path) -> Path:
     """The first file of a checkpoint: Spark writes it when a query starts for the first time."""
     return folder / _CHECKPOINT / "metadata"
-
-
-def _lag(progress: StreamingQueryProgress) -> int:
-    lag = 0
-    for latest, end in reported_offsets(progress):
-        ends = end.get("offsets", {})
-        for endpoint, head in latest.get("offsets", {}).items():
-            lag += max(head - ends.get(endpoint, head), 0)
-    return lag

@@ -37,7 +37,7 @@ from penstock.spark.spark_interface import TimeType, arrow_schema
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["check_types", "spark_schema"]
+__all__ = ["check_names", "check_types", "spark_schema"]
 
 _KEYS: Final = (
     StringType,
@@ -73,6 +73,25 @@ def check_types(schema: StructType, value: str, remedy: str, instead: str = "") 
     """
     for field in schema.fields:
         _check(field.dataType, value, field.name, remedy, instead)
+
+
+def check_names(kind: DataType, path: str = "") -> None:
+    """Raise BadSchema if there are two columns, or two fields of a struct, of one name."""
+    if isinstance(kind, UserDefinedType):
+        check_names(kind.sqlType(), path)
+    elif isinstance(kind, ArrayType):
+        check_names(kind.elementType, path)
+    elif isinstance(kind, MapType):
+        check_names(kind.valueType, path)
+    elif isinstance(kind, StructType):
+        for field in kind.fields:
+            inner = f"{path}.{field.name}" if path else field.name
+            if kind.names.count(field.name) > 1:
+                raise BadSchema(
+                    f"there are {kind.names.count(field.name)} columns {inner}, and an object can have only "
+                    "one field of a name: rename them"
+                )
+            check_names(field.dataType, inner)
 
 
 def _check(kind: DataType, value: str, path: str, remedy: str, instead: str) -> None:

@@ -36,6 +36,8 @@ class TcpProxy:
         """Bytes, both ways."""
         self.cut_after: Callable[[], int] | None = None
         """After how many bytes towards the subscriber a connection is cut, drawn for each connection."""
+        self.mute = 0
+        """How many of the next connections are accepted, and forward nothing."""
         self._flowing = threading.Event()
         self._flowing.set()
         self._closing = False
@@ -105,6 +107,9 @@ class TcpProxy:
             with self._mutex:
                 self._lines.add(line)
                 self.connections += 1
+                if self.mute:
+                    self.mute -= 1
+                    line.swallowed = True
             most = self.cut_after() if self.cut_after is not None else None
             self._start(self._pump, line, client, server, None)
             self._start(self._pump, line, server, client, most)

@@ -160,9 +160,11 @@ def reading(endpoint: str, first: int = UNBOUNDED, **settings: Any) -> Iterator[
 
 
 class Counting:
-    """A Subscriber that takes everything, counts it, and keeps a hash of it: for streams that are long."""
+    """A Subscriber that counts what arrives and keeps a hash of it: for streams that are long."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, demand: int = UNBOUNDED) -> None:
+        self.demand = demand
+        """What it requests at once."""
         self.count = 0
         self.error: BaseException | None = None
         self.finished = threading.Event()
@@ -177,9 +179,14 @@ class Counting:
         assert self._subscription is not None
         self._subscription.cancel()
 
+    def request(self, n: int = UNBOUNDED) -> None:
+        assert self._subscription is not None
+        self._subscription.request(n)
+
     def on_subscribe(self, subscription: Subscription, /) -> None:
         self._subscription = subscription
-        subscription.request(UNBOUNDED)
+        if self.demand:
+            subscription.request(self.demand)
 
     def on_next(self, element: bytes, /) -> None:
         self.count += 1

@@ -17,6 +17,7 @@ from tests.aquifer.faults.proxy import ControlProxy, TcpProxy
 from tests.aquifer.faults.rigs import (
     ANYWHERE,
     UNBOUNDED,
+    ByHand,
     Numbers,
     counted,
     eventually,
@@ -82,6 +83,25 @@ def test_a_subscriber_that_was_cut_off_goes_on_within_a_moment() -> None:
             reached = len(reader.items)
             eventually(has(reader, reached + 2000), timeout=10)
         assert reader.items == Numbers().values(0, len(reader.items))
+
+
+@pytest.mark.parametrize("moment", ["at first", "later"])
+def test_connections_that_are_accepted_and_silent_are_given_up_for_others(
+    moment: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those to a proxy or a tunnel with nobody behind it."""
+    monkeypatch.setattr("penstock.aquifer.client.sockets._HANDSHAKE", 500, raising=False)
+    source = ByHand()
+    with over_a_bad_line(source) as (_, proxy, endpoint):
+        proxy.mute = 3 if moment == "at first" else 0
+        with reading(endpoint, patience=20) as reader:
+            source.give(b"first")
+            eventually(has(reader, 1), "the first record")
+            proxy.mute = 3 if moment == "later" else 0
+            proxy.swallow()
+            source.give(b"second")
+            eventually(has(reader, 2), "the second record")
+        assert proxy.mute == 0
 
 
 def test_a_line_that_stalls_for_a_moment_loses_nothing() -> None:

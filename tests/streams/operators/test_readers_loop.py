@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.streams import Flux, Mono, Retry, Sinks, schedulers
+from penstock.testing import TestPublisher
 from tests.streams.operators.test_creation_from_publisher import Driven
 from tests.streams.recording import Recorder
 
@@ -183,3 +184,31 @@ def test_a_reader_whose_loop_is_closed_does_not_keep_the_stream_from_going_on() 
     sink.try_complete()
     assert done.wait(PATIENCE)
     assert seen == [schedulers.background_loop().loop]
+
+
+@pytest.mark.parametrize("from_thread", ["of the loop", "another"])
+def test_a_source_that_pushes_after_the_loop_of_its_reader_was_closed_is_cancelled(
+    from_thread: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    source: TestPublisher[int] = TestPublisher()
+    loop = asyncio.new_event_loop()
+
+    async def read() -> None:
+        async for _ in source.flux():
+            pass
+
+    reading = loop.create_task(read())
+    loop.run_until_complete(asyncio.sleep(0))
+    loop.close()
+
+    if from_thread == "another":
+        pushing = threading.Thread(target=source.next, args=(1,))
+        pushing.start()
+        pushing.join(PATIENCE)
+    else:
+        source.next(1)
+
+    assert source.cancelled == 1
+    assert "Event loop is closed" not in caplog.text
+    # Nobody will wake these any more; without this they would say so when they are collected.
+    reading._log_destroy_pending = False  # type: ignore[attr-defined]

@@ -8,7 +8,6 @@ question leave, or bytes of the answer arrive, nobody gives up.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from itertools import count
@@ -75,11 +74,11 @@ class GatewayConnection:
         """Shared with other connections; None for a context of its own."""
         self.connected = False
         """Whether something listened at the endpoint when it was last asked."""
+        self._reached = False
+        """Whether there was a connection at all, also one whose handshake has failed."""
         self._patience = patience
         self._curve = curve
         self._sockets: GatewaySockets | None = None
-        self._process = 0
-        """The process that opened the sockets: they cannot be used in another."""
         self._reusable = False
         """Whether the next question may use the connection that is there."""
         self._numbers = count(1)
@@ -144,6 +143,7 @@ class GatewayConnection:
             self.endpoint,
             patience,
             connected=self.connected,
+            reached=self._reached,
             encrypted=self._curve is not None,
             advice=advice,
         )
@@ -169,18 +169,17 @@ class GatewayConnection:
 
     def _send(self, question: tuple[bytes | memoryview, ...], repeat: bool) -> int:
         """Send the question; return how many bytes this connection will have sent when it has left."""
-        if self._sockets is not None and self._process != os.getpid():
+        if self._sockets is not None and self._sockets.is_of_parent:
             raise RuntimeError(
                 f"this connection to {self.endpoint} was opened before a fork, and belongs to the parent "
                 "process: make a new Producer, LogReader or Administrator in this one"
             )
         if self._sockets is None:
             self._sockets = GatewaySockets(self.endpoint, self._curve, context=self._context)
-            self._process = os.getpid()
         sockets = self._sockets
         if not self._reusable or zmq.EVENT_DISCONNECTED in sockets.control_events():
             sockets.connect()
-            self.connected = False
+            self.connected = self._reached = False
         # Until it is answered: a late answer must not be taken for one to the next question.
         self._reusable = False
         sockets.control_messages()  # Answers to earlier questions.
@@ -207,6 +206,7 @@ class GatewayConnection:
             events = sockets.control_events()
             if zmq.EVENT_HANDSHAKE_FAILED_AUTH in events:
                 raise key_refused(self.endpoint)
+            self._reached |= zmq.EVENT_CONNECTED in events
             self.connected |= zmq.EVENT_HANDSHAKE_SUCCEEDED in events
             for number, message in sockets.answers():
                 if number in (self._number, b""):  # Or one of a peer that drops the number.

@@ -68,6 +68,8 @@ class Driver:
         """Tell the protocol what has arrived."""
         side, sockets = self._side, self._sockets
         events = sockets.control_events()
+        if zmq.EVENT_CONNECTED in events:
+            side.reached()
         if zmq.EVENT_HANDSHAKE_FAILED_AUTH in events:
             self.do(side.turned_away())
         elif zmq.EVENT_HANDSHAKE_SUCCEEDED in events:

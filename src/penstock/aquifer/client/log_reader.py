@@ -211,6 +211,7 @@ class LogReader:
             max_window=window,
             window_bytes=window_bytes,
             patience=self._patience,
+            encrypted=self._curve is not None,
             segments=finder,
         )
         side = SubscriberSide(self._endpoint.address, options)
@@ -228,8 +229,15 @@ class LogReader:
     def time_of(self, offset: int, *, epoch: str | None = None, format: str = MSGPACK) -> int | None:
         """Return the timestamp of a record, in microseconds since 1970; None if it is gone."""
         try:
+            return self._time_in_log(offset, epoch, format)
+        except EpochChanged:
+            return None
+
+    def _time_in_log(self, offset: int, epoch: str | None, format: str) -> int | None:
+        """The same, and EpochChanged if the gateway has another log."""
+        try:
             batch = next(self.read(offset, offset + 1, epoch=epoch, format=format))
-        except (OffsetGone, EpochChanged):
+        except OffsetGone:
             return None
         metadata = unpack_metadata(batch.metadata)
         return metadata.timestamp if metadata.timestamps is None else metadata.timestamps[0]
@@ -243,12 +251,14 @@ class LogReader:
         A search over the log asks for a few records only: they are in the order in which they arrived. If
         producers have given them timestamps in another order, the result is an offset at which an earlier
         record is followed by one that is not.
+
+        Raises :class:`~penstock.aquifer.EpochChanged` if the gateway has another log than in ``state``.
         """
         state = self.state() if state is None else state
         first, last = state.first, state.head
         while first < last:
             middle = (first + last) // 2
-            found = self.time_of(middle, epoch=state.epoch, format=format)
+            found = self._time_in_log(middle, state.epoch, format)
             if found is None or found < timestamp:  # The oldest may go: then the time is in a later one.
                 first = middle + 1
             else:
@@ -286,6 +296,11 @@ class _RangeReader:
             while self._waiting:
                 frame = self._waiting.popleft()
                 yield frame
+                if self._sockets.is_of_parent:
+                    raise RuntimeError(
+                        "this read of a log was begun before a fork, and the parent process has the rest of "
+                        "it; make a new LogReader in this one, and read on from the last offset"
+                    )
                 self._handed_on(frame)
                 now = time.monotonic()
                 if not self._waiting or now - self._listened >= _LONG:
@@ -313,5 +328,6 @@ class _RangeReader:
         self._driver.listen(now)
 
     def close(self) -> None:
-        self._driver.do(self._side.leave())
+        if not self._sockets.is_of_parent:
+            self._driver.do(self._side.leave())
         self._sockets.close()

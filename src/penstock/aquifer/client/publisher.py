@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from penstock.aquifer.client.recipient import Recipient
 from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords, Redelivery
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.client.subscription import AquiferSubscription
+from penstock.aquifer.errors import EpochChanged
 from penstock.aquifer.protocol.messages import VERSION, GroupFields, SubscribeFields
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
 from penstock.aquifer.protocol.subscriber_side import SubscriberSide
@@ -175,6 +177,7 @@ class AquiferPublisher(Publisher[Any]):
             window_bytes=window_bytes,
             timeout=timeout,
             patience=patience,
+            encrypted=curve is not None,
             each=acknowledge == "each",
             on_gap=on_gap,
             on_deficit=None if on_deficit is None else lambda *figures: on_deficit(Deficit(*figures)),
@@ -255,15 +258,18 @@ class AquiferPublisher(Publisher[Any]):
         )
         GroupSubscription(subscriber, connection, group, self._partitions, fields, make).start()
 
-    def _find_start(self, while_waiting: Callable[[], object]) -> int | str:
+    def _find_start(self, while_waiting: Callable[[], object]) -> tuple[int | str, str]:
         assert self._starts_at is not None, "otherwise there is nothing to find"
         instant = (self._starts_at - _EPOCH) // timedelta(microseconds=1)
         endpoint, patience = str(self._endpoint), self._options.patience
         with LogReader(endpoint, patience=patience, curve=self._curve) as log:
-            state = log.state(while_waiting=while_waiting)
-            offset = log.offset_at(instant, state=state, format=self._options.formats[0])
+            while True:
+                state = log.state(epoch=self._options.epoch, while_waiting=while_waiting)
+                with suppress(EpochChanged):  # The gateway came back with another log: look there.
+                    offset = log.offset_at(instant, state=state, format=self._options.formats[0])
+                    break
         # The oldest record may be gone by the time that we ask for it.
-        return "earliest" if offset <= state.first else offset
+        return "earliest" if offset <= state.first else offset, state.epoch
 
     def _unpacker(self) -> Unpacker:
         return Unpacker(self._codec, records=self._records, batches=self._batches)

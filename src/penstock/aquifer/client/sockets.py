@@ -6,6 +6,7 @@ get stuck when an answer is lost.
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 from collections.abc import Sequence
@@ -22,6 +23,10 @@ from penstock.waker import Waker
 
 __all__ = ["BytesMoved", "GatewaySockets"]
 
+_HANDSHAKE: Final = 20_000
+"""Milliseconds until a connection that was accepted, and is silent, is given up for another one. A proxy may
+accept it and have nobody behind it. ØMQ would wait for 30 seconds, which is all of the usual patience. With
+keys, a connection needs about five round trips, so each may take four seconds."""
 _LINGER: Final = 500
 """Milliseconds for the last message to leave when the sockets are closed."""
 _FRAMES_A_TURN: Final = 8
@@ -73,6 +78,12 @@ class GatewaySockets:
         self._data: _Monitored | None = None
         self._poller: zmq.Poller | None = None
         """Of the present connections; None if they have changed."""
+        self._process = os.getpid()
+
+    @property
+    def is_of_parent(self) -> bool:
+        """Whether a fork has led to this process since: ØMQ's sockets cannot be used in another."""
+        return self._process != os.getpid()
 
     # ---------------------------------------------------------------- connections
     def connect(self, *, keep_data: bool = False) -> None:
@@ -94,7 +105,9 @@ class GatewaySockets:
         self._data = self._open(data, Endpoint(self._endpoint.host, port))
 
     def close(self) -> None:
-        """Close everything; the last control message still gets a moment to leave."""
+        """Close everything; the last control message still gets a moment to leave. A child closes nothing."""
+        if self.is_of_parent:
+            return
         self._drop_control(_LINGER)
         self._drop_data()
         if self._owns_context:
@@ -107,6 +120,7 @@ class GatewaySockets:
         opened.setsockopt(zmq.LINGER, 0)
         opened.setsockopt(zmq.RECONNECT_IVL, 50)
         opened.setsockopt(zmq.RECONNECT_IVL_MAX, 1000)
+        opened.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE)
         if endpoint.is_ipv6:
             opened.setsockopt(zmq.IPV6, 1)
         if self._curve is not None:

@@ -65,12 +65,12 @@ class AquiferSubscription:
         acknowledge: str,
         pending: PendingRecords | None = None,
         letters: Callable[[PendingRecords, AquiferSubscription], LetterWriter] | None = None,
-        find_start: Callable[[Callable[[], object]], int | str] | None = None,
+        find_start: Callable[[Callable[[], object]], tuple[int | str, str]] | None = None,
     ) -> None:
         """Made by ``AquiferPublisher.subscribe``.
 
-        ``find_start`` asks the gateway where to start, before anything else. It calls the function that it
-        gets now and then, which raises when the subscriber has cancelled.
+        ``find_start`` asks the gateway at which offset to start, and of which epoch, before anything else. It
+        calls the function that it gets now and then, which raises when the subscriber has cancelled.
         """
         self._recipient = recipient
         self._demand = recipient.demand
@@ -256,7 +256,9 @@ class AquiferSubscription:
     def _ask_where_to_start(self) -> None:
         if self._find_start is not None:
             with suppress(_Left):
-                self._side.options = replace(self._side.options, start=self._find_start(self._go_on))
+                # The offset means nothing in another log, which the gateway may have by now.
+                start, self._side.epoch = self._find_start(self._go_on)
+                self._side.options = replace(self._side.options, start=start)
 
     def _go_on(self) -> None:
         if self._recipient.cancelled or self._illegal is not None:

@@ -9,6 +9,7 @@ server for all.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -151,6 +152,7 @@ class Gateway:
         self._authenticator: Authenticator | None = None
         self._listeners: list[GatewayListener] = []
         self._closed = False
+        self._process = os.getpid()
         self._mutex = threading.Lock()
 
     def _own_stream(self, source: Source | None, journal: Journal | None) -> StreamOptions:
@@ -171,6 +173,7 @@ class Gateway:
     # ---------------------------------------------------------------- life
     def start(self) -> Self:
         """Listen, subscribe to the source, and serve; ``with`` and ``async with`` do this."""
+        self._refuse_in_child()
         if self._context is not None or self._closed:
             raise RuntimeError("this gateway was started or closed before: make a new one")
         self._context = zmq.Context()
@@ -221,7 +224,10 @@ class Gateway:
         """Cancel the source, store what has arrived, tell the subscribers, close everything. Idempotent.
 
         JournalError if the journal could not be closed properly, because its file was removed, for instance.
+        A forked child does not close the gateway of its parent.
         """
+        if self._process != os.getpid():
+            return
         with self._mutex:
             if self._closed:
                 return
@@ -274,12 +280,21 @@ class Gateway:
     ) -> None:
         await self.aclose()
 
+    def _refuse_in_child(self) -> None:
+        if self._process != os.getpid():
+            raise RuntimeError(
+                "this gateway was made before a fork, and runs in the parent process: call it there, ask it "
+                "with penstock.aquifer.probe or an Administrator, or make another one in the child"
+            )
+
     def complete(self, error: BaseException | None = None, *, stream: str = "") -> None:
         """End a stream that others write to; the gateway refuses what they publish later."""
+        self._refuse_in_child()
         self._stream(stream).complete(error)
 
     def lift_bounds(self) -> None:
         """Let the logs grow without a bound from now on, so that no producer has to wait."""
+        self._refuse_in_child()
         for stream in self._streams.values():
             stream.log.lift_bounds()
 
@@ -294,6 +309,7 @@ class Gateway:
     # ---------------------------------------------------------------- waiting
     def join(self, timeout: float | None = None) -> bool:
         """Wait until all sources have ended, and are in their logs; False after ``timeout`` seconds."""
+        self._refuse_in_child()
         until = None if timeout is None else time.monotonic() + timeout
         for stream in self._streams.values():
             left = None if until is None else max(until - time.monotonic(), 0.0)
@@ -312,6 +328,7 @@ class Gateway:
         With several streams: of each, but for dead letters, which nobody has to read. Members of reader
         groups have left, too, because they know of the end then.
         """
+        self._refuse_in_child()
         counted = set(self._streams).difference(self.dead_letters)
         return self._server.look(lambda streams: all(streams[name].is_drained() for name in counted))
 
@@ -354,6 +371,7 @@ class Gateway:
 
     def status(self, stream: str = "") -> GatewayStatus:
         """The log, the subscribers and the counters at this moment: what ``gateway status`` shows."""
+        self._refuse_in_child()
         return self._server.look(lambda streams: streams[stream].status())
 
     def looks(self, endpoint: str | None = None) -> dict[str, Callable[[], GatewayStatus]]:
@@ -371,14 +389,15 @@ class Gateway:
     def reload_keys(self) -> bool:
         """Read the access list again now; it is also read when it has changed, within a few seconds.
 
-        A client that is not on it any more is cut off. False if the list cannot be read: then the last good
-        one stays in force, and the log says why.
+        When this returns, a client that is not on it any more is cut off. False if the list cannot be read:
+        then the last good one stays in force, and the log says why.
         """
+        self._refuse_in_child()
         if self._curve is None:
             return True
         done = self._curve.access.reload()
         if self._context is not None and not self._closed:
-            self._server.wake()
+            self._server.revoke()
         return done
 
     def ids(self, stream: str = "") -> IdList:
@@ -416,6 +435,7 @@ class Gateway:
         return self._administer(stream, lambda one: one.move(id, offset))
 
     def _administer(self, stream: str, what: Callable[[Administration], T]) -> T:
+        self._refuse_in_child()
         if self._context is None or self._closed:
             raise RuntimeError("this gateway does not run: nobody uses it")
 

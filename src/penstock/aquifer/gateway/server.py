@@ -87,6 +87,16 @@ class Server:
         """Make the thread look for work."""
         self._waker.wake()
 
+    def revoke(self) -> None:
+        """End what the access list does not allow any more; when this returns, that has been done."""
+
+        def end(streams: StreamDirectory) -> None:
+            if not self._stopping:
+                for table in streams.tables:
+                    self._reply(table.revoke())
+
+        self.call(end)
+
     def call(self, function: Callable[[StreamDirectory], T]) -> T:
         """Use the session tables on the thread of the server; on this one, once the server has stopped."""
         return self._on_its_thread(function, self._calls, self._waker)

@@ -186,6 +186,10 @@ class LogWriter:
             while not pending.is_done:
                 if self._bad.wait(pending) is None and self._stopping and not pending.is_done:
                     return False  # They come again after a restart, if the source can be read again.
+                if not pending.is_done:
+                    # Their log may be full for long, and this one has readers and old records meanwhile.
+                    self._log.clock.now(Doing.WAITING_FOR_DEMAND)
+                    self._look_after_the_house()
             if pending.failure is not None:
                 raise JournalError(f"a dead letter could not be stored: {pending.failure}")
         self._intake.left_out, self._intake.left_out_for = self._bad.count, self._bad.reasons.newest
@@ -267,10 +271,11 @@ class LogWriter:
         if pending.withdrawn:
             pending.failure = _WITHDRAWN
             return True
-        if not self._store(batches, pending.marks_after(self._log.marks)):
+        if not self._store(batches, pending.marks_after(self._log.marks), pending):
             return False
-        pending.end = self._log.head
-        self._log.wake_readers()
+        if pending.failure is None:
+            pending.end = self._log.head
+            self._log.wake_readers()
         return True
 
     def _compressed(self, batches: list[Batch]) -> list[Batch]:
@@ -325,10 +330,16 @@ class LogWriter:
                 self._log.changed.wait(_IDLE)
             self._look_after_the_house()  # Records that get too old meanwhile make space.
 
-    def _store(self, packed: list[Batch], marks: Mapping[str, str | None] | None = None) -> bool:
+    def _store(
+        self,
+        packed: list[Batch],
+        marks: Mapping[str, str | None] | None = None,
+        pending: PendingAppend | None = None,
+    ) -> bool:
         """Append, and try again as long as the disk is full or another program has locked the journal.
 
-        Meanwhile the source waits, and nothing is lost. False if the gateway is stopped.
+        Meanwhile the source waits, and nothing is lost. False if the gateway is stopped. What is withdrawn
+        meanwhile has failed.
         """
         while True:
             try:
@@ -337,6 +348,9 @@ class LogWriter:
                 self._stall(error)
                 if not self._wait(_IDLE):
                     return False
+                if pending is not None and pending.withdrawn:
+                    pending.failure = _WITHDRAWN
+                    return True
                 self._log.retire()  # What is deleted makes space, too.
             else:
                 self._go_on()

@@ -86,23 +86,47 @@ class KafkaTopics:
 
     # ---------------------------------------------------------------- opening
     def create(self) -> None:
-        """Make the topics if they are not there."""
+        """Make the topics if they are not there. A user who may not do that can use those that are."""
         from confluent_kafka import KafkaException
         from confluent_kafka.cimpl import NewTopic
 
+        settings = created_topics(self._topic, self._state)
         new = [
             NewTopic(name, num_partitions=1, replication_factor=-1, config=config)
-            for name, config in created_topics(self._topic, self._state).items()
+            for name, config in settings.items()
         ]
         made = self._admin.create_topics(new, operation_timeout=self._patience)
         for name, creation in made.items():
             try:
                 creation.result(self._patience)
             except (KafkaException, TimeoutError) as error:
-                if broker_error(error).code() != broker_error(error).TOPIC_ALREADY_EXISTS:
+                found = broker_error(error)
+                if found.code() == found.TOPIC_AUTHORIZATION_FAILED:
+                    # It says this also of a topic that is there.
+                    self._check_presence(name, settings[name])
+                elif found.code() != found.TOPIC_ALREADY_EXISTS:
                     self._admin.poll(0)
                     raise self.problem(error) from error
                 self._found.append(name)
+
+    def _check_presence(self, name: str, settings: Mapping[str, str]) -> None:
+        """JournalError, with the command that helps, if there is no topic that this user may use."""
+        from confluent_kafka import KafkaException
+
+        try:
+            self._describe(name)
+        except (KafkaException, TimeoutError) as error:
+            found = broker_error(error)
+            if found.code() not in (found.UNKNOWN_TOPIC_OR_PART, found.TOPIC_AUTHORIZATION_FAILED):
+                raise self.problem(error) from error
+            given = " ".join(f"--config {setting}={value}" for setting, value in settings.items())
+            raise JournalError(
+                f"the brokers of the log {self.name} do not let this user create the topic {name}, which is "
+                "not there, or which the user may not see. Give the user the rights Create, Describe, Read "
+                "and Write for it, or the last three and run, as somebody who may, kafka-topics "
+                f"--bootstrap-server {','.join(self._address.brokers)} --create --topic {name} --partitions "
+                f"1 {given}"
+            ) from error
 
     def check_settings(self) -> None:
         """JournalError, with the commands that help, if Kafka would not keep all of the log."""
@@ -186,13 +210,18 @@ class KafkaTopics:
 
     def _identity(self, name: str) -> tuple[str, int]:
         """The id of a topic, and how many partitions it has."""
-        from confluent_kafka import KafkaException, TopicCollection
+        from confluent_kafka import KafkaException
 
-        described = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._patience)
         try:
-            found = described[name].result(self._patience)
+            return self._describe(name)
         except (KafkaException, TimeoutError) as error:
             raise self.problem(error) from error
+
+    def _describe(self, name: str) -> tuple[str, int]:
+        from confluent_kafka import TopicCollection
+
+        described = self._admin.describe_topics(TopicCollection([name]), request_timeout=self._patience)
+        found = described[name].result(self._patience)
         return str(found.topic_id), len(found.partitions)
 
     # ---------------------------------------------------------------- writing

@@ -82,11 +82,18 @@ def key_refused(endpoint: object) -> Refused:
 
 
 def unreachable(
-    endpoint: object, patience: float, *, connected: bool, encrypted: bool = False, advice: str = ""
+    endpoint: object,
+    patience: float,
+    *,
+    connected: bool,
+    reached: bool,
+    encrypted: bool,
+    advice: str = "",
 ) -> GatewayUnreachable:
-    """There was no answer; ``connected`` says whether anything listens at the endpoint.
+    """There was no answer; ``connected`` says whether a ØMQ socket listens at the endpoint.
 
-    If the connection is ``encrypted``, a wrong public key of the gateway looks like a gateway that is away.
+    If a connection was ``reached``, but its handshake does not succeed, the keys are wrong: with an
+    ``encrypted`` one that of the gateway.
     """
     if connected and advice:
         return GatewayUnreachable(f"the gateway at {endpoint} has not answered for {patience:g} s; {advice}")
@@ -94,6 +101,18 @@ def unreachable(
         return GatewayUnreachable(
             f"something listens at {endpoint}, but no gateway answers after {patience:g} s; is this the "
             "control endpoint of a gateway, and is the gateway healthy?"
+        )
+    if reached and encrypted:
+        return GatewayUnreachable(
+            f"something listens at {endpoint}, but for {patience:g} s no encrypted connection could be made: "
+            "the server key is probably wrong, or this endpoint is one without keys. Compare the server key "
+            "with the .pub file of the gateway, and name the endpoint of its --curve-control"
+        )
+    if reached:
+        return GatewayUnreachable(
+            f"something listens at {endpoint}, but for {patience:g} s no connection could be made: if this "
+            "is the encrypted endpoint of a gateway, give your keys and its public key; otherwise it is "
+            "something else"
         )
     hint = (
         "with keys, and is its public key right?" if encrypted else "and do both sides use keys or neither?"

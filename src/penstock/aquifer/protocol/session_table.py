@@ -347,7 +347,7 @@ class SessionTable:
         """End the leases that have run out, and answer the requests that have waited long enough."""
         registry = self.registry
         self._clock.advance(now)
-        replies = self._revoke()
+        replies = self.revoke()
         replies += registry.take_farewells()
         for session in registry.all():
             if session.state is SessionState.CLOSED:
@@ -370,7 +370,7 @@ class SessionTable:
         """The answers that peers wait for, and that there are now: to probes, goodbyes and commits."""
         return [*self._probes.tick(now), *self._goodbyes.tick(now), *self.transactions.tick()]
 
-    def _revoke(self) -> list[Reply]:
+    def revoke(self) -> list[Reply]:
         """If there is a new access list, end what it does not allow."""
         access = self._access
         if access is None or access.version == self._access_version:

@@ -77,6 +77,8 @@ class SubscribeOptions:
     """Seconds to wait for the next declared record before the rest counts as lost (plain dialect)."""
     patience: float = 30.0
     """Seconds without a gateway after which the subscriber gives up."""
+    encrypted: bool = False
+    """Whether the connection has keys, so that a wrong one may be why there is none."""
     segments: Segments | None = None
     """Finds the memory that a gateway on the same machine shares; without it none is asked for."""
     on_gap: Callable[[int, int], object] | None = None

@@ -99,6 +99,8 @@ class SubscriberSide:
         self._asks = 0
         self._tries = 0
         self._connected = False
+        self._reached = False
+        """Whether there was a connection at all, also one whose handshake has failed."""
         self._asked = 0.0
         self._deadline = 0.0
         self._contact = 0.0
@@ -124,6 +126,10 @@ class SubscriberSide:
         """Begin."""
         self._contact = now
         return self._ask(now)
+
+    def reached(self) -> None:
+        """There is a control connection; its handshake may still fail."""
+        self._reached = True
 
     def connected(self, now: float) -> None:
         """The control connection is up: from now on silence means something."""
@@ -322,7 +328,13 @@ class SubscriberSide:
                 f"the gateway at {self.endpoint} was lost for more than {self.options.patience:g} s: nothing "
                 "came from it, and it could not be reached again; is it still running, and is the line up?"
             )
-        return unreachable(self.endpoint, self.options.patience, connected=self._connected)
+        return unreachable(
+            self.endpoint,
+            self.options.patience,
+            connected=self._connected,
+            reached=self._reached,
+            encrypted=self.options.encrypted,
+        )
 
     def _no_data(self) -> AquiferError:
         return GatewayUnreachable(

@@ -31,6 +31,7 @@ __all__ = [
     "metrics_option",
     "otlp_export",
     "otlp_option",
+    "refuse_without_page",
     "run_dashboard",
     "serving",
     "serving_metrics",
@@ -71,6 +72,14 @@ def run_dashboard(options: DashboardCommandOptions) -> int:
         while not interruption.wait(3600):
             pass
         return interruption.exit_code
+
+
+def refuse_without_page(options: DashboardOptions) -> None:
+    """CommandError if an option is for a dashboard that is not wanted."""
+    flags = {"token_file": "--dashboard-token", "names": "--dashboard-name", "tls_cert": "--tls-cert"}
+    for name, flag in flags.items():
+        if getattr(options, name) and options.listen is None:
+            raise CommandError(f"{flag} is for the dashboard, and there is none: add --dashboard HOST:PORT")
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from penstock.aquifer import (
 )
 from penstock.cli.errors import CommandError
 from penstock.cli.gateway.stream_options import OptionsOfStream, StreamOption, check_stream_options
+from penstock.cli.gateway.useless_options import refuse_useless_for_journal, refuse_useless_for_writers
 from penstock.endpoint import check_stream_name
 from penstock.kafka import KafkaAddress, is_kafka_url
 
@@ -98,9 +99,12 @@ def open_streams(
     if source is not None:
         wanted.insert(0, ("", source))
     served = [(name, url, options.of(name, own)) for name, url in wanted]
-    for _, _, its in served:
-        if its.journal.max_age is not None and its.journal.path is None:
-            raise CommandError("--max-age needs a journal in a file: --journal PATH.db")
+    alone = all(url == WRITERS for _, url, _ in served)
+    for name, url, its in served:
+        refuse_useless_for_journal(its.journal)
+        if url == WRITERS:
+            given = {each.name for each in own if each.stream == name}
+            refuse_useless_for_writers(its.feed, given, alone=alone)
     sources = [(name, url, its, _feed(name, url, its.feed, opened)) for name, url, its in served]
     if named and options.journal.path is not None and not is_kafka_url(options.journal.path):
         _make_directory(options.journal.path)

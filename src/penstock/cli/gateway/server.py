@@ -25,6 +25,7 @@ from penstock.cli.dashboard.server import (
     metrics_option,
     otlp_export,
     otlp_option,
+    refuse_without_page,
     serving,
     serving_metrics,
 )
@@ -32,6 +33,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import Audience, Meter
 from penstock.cli.gateway.served import WRITERS, ServedStream, open_streams, parse_stream
 from penstock.cli.gateway.stream_options import OptionsOfStream, StreamOption, parse_stream_option
+from penstock.cli.gateway.useless_options import refuse_useless_endpoint
 from penstock.cli.gateway.view import GatewayView, JsonView, LineView, LiveView, QuietView
 from penstock.cli.logs import CommandLog, LogOptions, without_secrets
 from penstock.cli.parser import section
@@ -120,6 +122,8 @@ class GatewayCommandOptions:
 def run_gateway(options: GatewayCommandOptions) -> int:
     """Run until everything is served or a signal comes, or make keys; returns the exit code."""
     if options.keys.keygen is not None:
+        if options.source is not None or options.stream:
+            raise CommandError("--keygen writes keys and exits, so nothing is served: leave the source out")
         return _make_keys(options.keys.keygen)
     _check(options)
     try:
@@ -138,6 +142,8 @@ def _check(options: GatewayCommandOptions) -> None:
             "which source? Give --source stdin, file:PATH, tcp://HOST:PORT or another; "
             "`penstock gateway --help` has examples"
         )
+    refuse_useless_endpoint(options.gateway)
+    refuse_without_page(options.dashboard)
     if keys.allow is not None and keys.curve is None:
         raise CommandError("--allow is a list of keys, and without --curve there are none")
     if (keys.curve is None) != (curve_control is None):

@@ -9,6 +9,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
@@ -41,7 +42,9 @@ def load_pipeline(target: str, start_spark: Callable[[], object]) -> Pipeline:
     found = getattr(module, name, None)
     if found is None:
         pipelines = [other for other, value in vars(module).items() if _can_run(value)]
-        close = pipelines or difflib.get_close_matches(name, vars(module), 1)
+        # Not what was imported: the class Pipeline has a close name, and is no pipeline.
+        own = [other for other, value in vars(module).items() if _is_of(module, value)]
+        close = pipelines or difflib.get_close_matches(name, own, 1)
         hint = f"; did you mean {place}:{close[0]}?" if close else f": write {name} = Pipeline(…).into(…)"
         raise CommandError(f"{place} has no {name}{hint}")
     if callable(found) and not isinstance(found, Pipeline):
@@ -65,6 +68,10 @@ def _can_run(value: object) -> bool:
     return isinstance(value, Pipeline) and value.sink is not None
 
 
+def _is_of(module: ModuleType, value: object) -> bool:
+    return getattr(value, "__module__", module.__name__) == module.__name__ and not isinstance(value, type)
+
+
 def _file(path: Path, start_spark: Callable[[], object]) -> ModuleType:
     if not path.is_file():
         raise CommandError(f"there is no file {path}: check the path")
@@ -73,10 +80,9 @@ def _file(path: Path, start_spark: Callable[[], object]) -> ModuleType:
     # The workers have to find the modules beside it as well.
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [folder, os.environ.get("PYTHONPATH")]))
     name = path.stem if path.stem not in sys.modules else f"_penstock_run_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    loader = spec.loader if spec is not None else None
-    assert spec is not None
-    assert loader is not None
+    loader = SourceFileLoader(name, str(path))  # Whatever the name of the file ends with.
+    spec = importlib.util.spec_from_file_location(name, path, loader=loader)
+    assert spec is not None, "it has a loader"
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     try:
         _with_spark_if_need_be(lambda: loader.exec_module(module), start_spark)
@@ -92,6 +98,8 @@ def _file(path: Path, start_spark: Callable[[], object]) -> ModuleType:
 
 
 def _module(name: str, start_spark: Callable[[], object]) -> ModuleType:
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise CommandError(f"{name!r} is neither a file nor a module: write app.py:pipeline")
     sys.path.insert(0, str(Path.cwd()))
     try:
         return _with_spark_if_need_be(lambda: importlib.import_module(name), start_spark)

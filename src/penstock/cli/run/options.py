@@ -21,6 +21,12 @@ def _setting(text: str) -> tuple[str, str]:
     return key, value
 
 
+def _directory(text: str) -> str:
+    if not text:
+        raise ValueError("it is empty: name a directory, such as state")
+    return text
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """The options of ``penstock run``."""
@@ -29,7 +35,11 @@ class RunOptions:
         positional=True, metavar="TARGET", help="app.py:pipeline, or package.module:pipeline"
     )
     checkpoint: str | None = option(
-        None, metavar="DIR", shown="nowhere", help="where to save how far the pipeline has come"
+        None,
+        metavar="DIR",
+        shown="nowhere",
+        parse=_directory,
+        help="where to save how far the pipeline has come",
     )
     master: str = option("local[*]", metavar="URL", help="Spark's master")
     conf: tuple[tuple[str, str], ...] = option(

@@ -10,13 +10,15 @@ import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from penstock.aquifer import AquiferError, JournalError
-from penstock.cli.dashboard.server import otlp_export, serving, serving_metrics
+from penstock.cli.dashboard.server import otlp_export, refuse_without_page, serving, serving_metrics
 from penstock.cli.errors import CommandError
 from penstock.cli.logs import CommandLog, is_json, tell
 from penstock.cli.run.loader import load_pipeline
@@ -47,6 +49,7 @@ _SIGN_EVERY: Final = 10
 
 def run_pipeline(options: RunOptions) -> int:
     """Run until every record is processed or a signal arrives; returns the exit code."""
+    refuse_without_page(options.dashboard)
     view = RunView(Screen(), quiet=options.quiet, as_json=options.json)
     with CommandLog(options.log, "run", view.warn), contextlib.ExitStack() as opened:
         try:
@@ -64,12 +67,13 @@ def run_pipeline(options: RunOptions) -> int:
             return interrupted.code
         except KeyboardInterrupt:
             return 130
-        with Interruption() as interruption:  # After Spark, which would handle Ctrl-C itself.
+        # After Spark, which would handle Ctrl-C itself.
+        with Interruption() as interruption, _silent_py4j(interruption):
             try:
                 return _run(pipeline, spark, options, view, interruption, (page, metrics, exported), export)
             finally:
                 with _unless_interrupted(interruption):
-                    _bounded(spark.stop, interruption, view)
+                    _bounded(partial(_stop_spark, spark, interruption), interruption, view)
 
 
 class _PipelineView:
@@ -156,6 +160,32 @@ def _unless_interrupted(interruption: Interruption) -> Iterator[None]:
         if interruption.signal is None:
             raise
         _log.info("after the signal: %s", error)
+
+
+@contextlib.contextmanager
+def _silent_py4j(interruption: Interruption) -> Iterator[None]:
+    """Leave out the tracebacks of py4j from a signal on: Java may have got it as well, and be gone.
+
+    py4j logs them to the root logger, and raises the error all the same.
+    """
+
+    def is_wanted(record: logging.LogRecord) -> bool:
+        return interruption.signal is None or "py4j" not in Path(record.pathname).parts
+
+    root = logging.getLogger()
+    root.addFilter(is_wanted)
+    try:
+        yield
+    finally:
+        root.removeFilter(is_wanted)
+
+
+def _stop_spark(spark: SparkSession, interruption: Interruption) -> None:
+    with warnings.catch_warnings():
+        if interruption.signal is not None:
+            # PySpark warns if Java is gone: it may have got the signal as well.
+            warnings.simplefilter("ignore", RuntimeWarning)
+        spark.stop()
 
 
 def _bounded(stop: Callable[[], object], interruption: Interruption, view: RunView) -> None:

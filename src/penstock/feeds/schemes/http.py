@@ -127,8 +127,7 @@ def _may_pass(status: int) -> bool:
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     if not url.rest:
         raise BadFeed(f"{url.text!r} has no host; write {url.scheme}://HOST/PATH")
-    target, name = (text.partition("#")[0] for text in (url.text, url.shown))
-    return HttpFeed(target, options, name=name, access=ServerAccess.of(url))
+    return HttpFeed(url.target, options, name=url.shown_target, access=ServerAccess.of(url))
 
 
 SCHEMES = tuple(

@@ -207,7 +207,8 @@ class RedisFeed(ConnectedFeed):
             self._missing(1)
             self._acknowledged_later([key])
             return False
-        if len(fields) % 2:
+        if len(fields) % 2 and self._bad.policy == "fail":
+            # No Redis has such an entry: the fault is the server's, and may be mended by the next time.
             raise ValueError(f"the entry {key.decode()} has a field without a value")
         return True
 
@@ -222,10 +223,12 @@ class RedisFeed(ConnectedFeed):
         )
 
     def _records(self, key: bytes, flat: Sequence[bytes]) -> list[Any]:
-        fields = dict(zip(flat[::2], flat[1::2], strict=True))
+        fields = dict(zip(flat[::2], flat[1::2], strict=False))
         wanted = self._settings.field
         try:
             size = sum(map(len, flat))
+            if len(flat) % 2:
+                raise ValueError("it has a field without a value")
             if size > self._options.max_line:
                 raise LineTooLong(f"has {size} bytes; allow more with max_line (--max-line)")
             if wanted is None:
@@ -236,7 +239,8 @@ class RedisFeed(ConnectedFeed):
             value = fields[wanted.encode()]
             return [value if self._decode is None else self._decode(value)]
         except (ValueError, RecursionError, OverflowError) as error:
-            value = b"\n".join(flat) if wanted is None else fields.get(wanted.encode(), b"")
+            is_whole = wanted is None or len(flat) % 2
+            value = b"\n".join(flat) if is_whole else fields.get(str(wanted).encode(), b"")
             return list(self._bad.refuse(error, value, at=f"entry {key.decode()} of {self.name}"))
 
     def _delivery(self, entries: Sequence[_Entry], records: list[Any]) -> Delivery:

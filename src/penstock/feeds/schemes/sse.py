@@ -151,8 +151,7 @@ def _library() -> Any:
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     access = ServerAccess.of(url)
     _library()
-    target, name = (text.partition("#")[0] for text in (url.text, url.shown))
-    return EventFeed(target.removeprefix("sse+"), options, name=name, access=access)
+    return EventFeed(url.target.removeprefix("sse+"), options, name=url.shown_target, access=access)
 
 
 SCHEMES = tuple(

@@ -266,12 +266,11 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         raise BadFeed(
             "feeds of WebSocket need websockets 15 or newer: pip install 'penstock-streams[http]'"
         ) from error
-    target = url.text.partition("#")[0]
     given = url.parameters
     return WebSocketFeed(
-        target,
+        url.target,
         options,
-        name=url.shown.partition("#")[0],
+        name=url.shown_target,
         hello=given.get("hello"),
         ack=given.get("ack"),
         access=access,

@@ -55,7 +55,7 @@ from penstock.spark.errors import BadSchema, UnwritableRow
 from penstock.spark.sink.csv_rows import CsvRowEncoder
 from penstock.spark.sink.schema_rows import SchemaRowEncoder
 from penstock.spark.spark_interface import TimeType
-from penstock.spark.type_forms import check_types
+from penstock.spark.type_forms import check_names, check_types
 
 __all__ = ["RowEncoder", "RowPacker"]
 
@@ -74,20 +74,21 @@ class RowPacker:
         if value not in _BYTES:
             instead = "" if value == "arrow" else ', or use option("value", "arrow")'
             check_types(schema, value, "cast it to a string", instead)
+        if value != "csv":
+            check_names(schema)
         self._rows: RowEncoder | CsvRowEncoder | SchemaRowEncoder | None = None
         if value in ("json", "msgpack"):
             self._rows = RowEncoder(schema, value)
         elif value == "csv":
             self._rows = CsvRowEncoder(separator)
         elif value in ("avro", "protobuf"):
-            _names(schema, "")
             self._rows = SchemaRowEncoder(schema, value, value_schema)
         names = set(schema.names)
         if value in _BYTES:
-            kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
-            fits = kinds.get("value") in _BYTES and kinds.get("key", "binary") in _BYTES
-            if not fits or names - {"value", "key"}:
-                columns = ", ".join(f"{name} {kind}" for name, kind in kinds.items())
+            kinds = {field.name: field.dataType for field in schema.fields}  # A text may have a collation.
+            fit = all(isinstance(kind, StringType | BinaryType) for kind in kinds.values())
+            if not fit or "value" not in names or names - {"value", "key"}:
+                columns = ", ".join(f"{name} {kind.simpleString()}" for name, kind in kinds.items())
                 raise BadSchema(
                     f'option "value" is {value!r}: rows need a column value, and may have a column key, both '
                     f"string or binary; this query has {columns}. Select these columns, or use "
@@ -157,7 +158,7 @@ class RowEncoder:
 
     def __init__(self, schema: StructType, form: str) -> None:
         self._form = form
-        self._names = _names(schema, "")
+        self._names = list(schema.names)
         self._encoders = [_encoder(field.dataType, form, field.name) for field in schema.fields]
         self._encode = (
             msgspec.json.Encoder(decimal_format="number").encode
@@ -209,16 +210,6 @@ def _change(objects: list[dict[str, Any]], name: str, change: Encode) -> None:
             row[name] = change(value)
 
 
-def _names(kind: StructType, path: str) -> list[str]:
-    for name in kind.names:
-        if kind.names.count(name) > 1:
-            raise BadSchema(
-                f"there are {kind.names.count(name)} columns {path}{name}, and an object can have only one "
-                "field of a name: rename them"
-            )
-    return list(kind.names)
-
-
 def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
     """Converts a value so that it can be written; None if every value of the type can."""
     if isinstance(kind, UserDefinedType):
@@ -238,9 +229,9 @@ def _encoder(kind: DataType, form: str, path: str) -> Encode | None:
 
 
 def _struct(kind: StructType, form: str, path: str) -> Encode | None:
-    names = _names(kind, f"{path}.")
     encoders = [_encoder(field.dataType, form, f"{path}.{field.name}") for field in kind.fields]
-    changing = [(name, encode) for name, encode in zip(names, encoders, strict=True) if encode is not None]
+    pairs = zip(kind.names, encoders, strict=True)
+    changing = [(name, encode) for name, encode in pairs if encode is not None]
     if not changing:
         return None
 

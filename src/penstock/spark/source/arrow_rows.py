@@ -27,6 +27,12 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema, endpoint: str, wrong: Reaso
     if batch.schema.equals(schema):
         return batch
     missing = [name for name in schema.names if name not in batch.schema.names]
+    twice = [name for name in schema.names if batch.schema.names.count(name) > 1]
+    if twice:
+        text = f"the records have {batch.schema.names.count(twice[0])} columns {twice[0]}"
+        if wrong is None:
+            raise UnreadableRecord(text)
+        wrong.update(dict.fromkeys(range(batch.num_rows), text))
     if missing and (wrong is None or missing == schema.names):
         text = f"have no column {', '.join(missing)}; they have {', '.join(batch.schema.names)}"
         if wrong is None:
@@ -35,7 +41,7 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema, endpoint: str, wrong: Reaso
     reasons: Reasons = {} if wrong is None else wrong
     arrays = []
     for field in schema:
-        if field.name in missing:
+        if field.name in missing or field.name in twice:
             arrays.append(pa.nulls(batch.num_rows, field.type))
         else:
             cast = partial(_cast, kind=field.type)

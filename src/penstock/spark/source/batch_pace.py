@@ -7,7 +7,7 @@ source learns from the batches that have run.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
 from penstock.aquifer import QueryReport
@@ -67,14 +67,12 @@ class BatchPace:
         return self._latency.wait(waiting, time.monotonic() - self._drained_at)
 
     # ---------------------------------------------------------------- the batches
-    def tasks(self, endpoints: int, records: int) -> int:
-        """The number of ranges for each gateway."""
-        options = self._options
-        wanted = options.partitions
+    def tasks(self, counts: Collection[int]) -> int:
+        """The number of ranges for each gateway, of which the batch has so many records each."""
+        wanted, least = self._options.partitions, self._options.min_partitions
         if self._latency is not None and wanted is None:
-            least = max(self._latency.tasks(records), options.min_partitions or 1)
-            wanted = max(1, -(-least // endpoints))
-        return partition_count(wanted, endpoints, records, options.min_partitions)
+            return partition_count(1, counts, max(self._latency.tasks(sum(counts)), least or 1))
+        return partition_count(wanted, counts, least)
 
     def planned(self, end: QueryPosition, records: int, left: int) -> None:
         """Note that a batch is about to run, and how many records it leaves for the next one."""

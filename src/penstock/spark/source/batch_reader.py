@@ -65,8 +65,7 @@ class AquiferBatchReader(DataSourceReader):
                 ends[endpoint] = logs.end_of(endpoint, state)
                 epochs[endpoint] = state.epoch
                 if starts[endpoint] > ends[endpoint]:
-                    remedy = f"{endpoint} would be read from {starts[endpoint]} to {ends[endpoint]}"
-                    raise BadOption("startingOffsets", starts[endpoint], f"that is after the end: {remedy}")
+                    raise self._backwards(endpoint, starts[endpoint], ends[endpoint])
                 span = self._conditions.clipped(endpoint, starts[endpoint], ends[endpoint])
                 starts[endpoint], ends[endpoint] = span
             start = QueryPosition(starts, epochs, starts, name, 1)
@@ -81,7 +80,8 @@ class AquiferBatchReader(DataSourceReader):
                 start = replace(start, offsets=oldest, initial=oldest)
         finally:
             logs.close()
-        parts = partition_count(options.partitions, len(ends), records, options.min_partitions)
+        counts = [ends[endpoint] - start.offsets[endpoint] for endpoint in ends]
+        parts = partition_count(options.partitions, counts, options.min_partitions)
         if options.partition_by is not None and records:
             cut = cut_ranges(start, start.at(ends, 1))
             logs_and_offsets = " ".join(f"{span.epoch} {span.start} {span.stop}" for span in cut)
@@ -94,6 +94,15 @@ class AquiferBatchReader(DataSourceReader):
             RangePartition(span, TaskId("spark-read", f"{span.epoch} {span.start} {span.stop}", 0), alone)
             for span in ranges
         ]
+
+    def _backwards(self, endpoint: str, start: int, end: int) -> BadOption:
+        """The error about a start that is after the end."""
+        options = self._options
+        last = "endingOffsets" if options.ending_at is None else "endingTimestamp"
+        remedy = f"that is after the end, {last}: {endpoint} would be read from offset {start} to {end}"
+        if options.starting_at is not None:
+            return BadOption("startingTimestamp", options.starting_at // 1000, remedy)
+        return BadOption("startingOffsets", start, remedy)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of a range; runs in a task."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +26,8 @@ from penstock.spark.source.records import (
     one_line,
 )
 from penstock.spark.source.schema_records import SchemaRecords
-from penstock.spark.type_forms import check_types
+from penstock.spark.source.value_columns import value_column
+from penstock.spark.type_forms import check_names, check_types
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructField
@@ -84,6 +86,7 @@ class Columns:
         from penstock.spark.spark_interface import arrow_schema
 
         whole = schema
+        check_names(schema)
         self._corrupt = next((field.name for field in schema.fields if field.name == corrupt_record), None)
         """The column for the bytes of wrong records, if the schema has it."""
         beside = [field for field in schema.fields if field.name == corrupt_record]
@@ -166,30 +169,37 @@ class Columns:
                 raise self._unreadable(endpoint, records, error, error.index) from error
             except pa.ArrowException as error:
                 raise self._unreadable(endpoint, records, error) from error
-        values = unpack_values(records.payload)
         if self._parser is not None:
             try:
-                return self._parser.batch(values, reasons)
+                return self._parser.batch(unpack_values(records.payload), reasons)
             except UnreadableRecord as error:
                 raise self._unreadable(endpoint, records, error, error.index) from error
+        values = value_column(records.payload)
+        if self._value == "string":
+            values = self._texts(endpoint, records, values, reasons)
         metadata = unpack_metadata(records.metadata)
-        texts: list[bytes | None] = [*values]
-        if self._value == "string" and not _is_text(b"\n".join(values)):
-            for index, value in enumerate(values):
-                try:
-                    value.decode()
-                except UnicodeDecodeError as error:
-                    if reasons is None:
-                        raise self._unreadable(endpoint, records, error, index) from error
-                    reasons[index], texts[index] = str(error), None
-        arrays = [COLUMNS[name](endpoint, records, metadata, texts) for name in self._schema.names]
-        try:
-            return pa.RecordBatch.from_arrays(
-                [column.cast(field.type) for column, field in zip(arrays, self._schema, strict=True)],
-                schema=self._schema,
-            )
-        except pa.ArrowInvalid as error:
-            raise self._unreadable(endpoint, records, error) from error
+        columns = [
+            COLUMNS[name](endpoint, records, metadata) if name in COLUMNS else values
+            for name in self._schema.names
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
+
+    def _texts(
+        self, endpoint: str, records: Batch, values: pa.BinaryArray, reasons: Reasons | None
+    ) -> pa.StringArray:
+        """The values as texts; one that is not a text is null, and ``reasons`` gets why."""
+        with suppress(pa.ArrowInvalid):  # Some are not UTF-8.
+            return values.cast(pa.string())
+        texts: list[str | None] = []
+        for index, value in enumerate(values.to_pylist()):
+            try:
+                texts.append(value.decode())
+            except UnicodeDecodeError as error:
+                if reasons is None:
+                    raise self._unreadable(endpoint, records, error, index) from error
+                reasons[index] = str(error)
+                texts.append(None)
+        return pa.array(texts, pa.string())
 
     # ---------------------------------------------------------------- wrong records
     def _misplaced_nulls(self, batch: pa.RecordBatch) -> Iterator[tuple[int, str]]:
@@ -224,7 +234,7 @@ class Columns:
             elif field.name == self._corrupt:
                 columns.append(self._corrupt_records(records.count, field.type, wrong))
             else:
-                columns.append(COLUMNS[field.name](endpoint, records, metadata, []).cast(field.type))
+                columns.append(COLUMNS[field.name](endpoint, records, metadata))
         return pa.RecordBatch.from_arrays(columns, schema=self._whole_schema)
 
     @staticmethod
@@ -267,14 +277,6 @@ class Columns:
                     f'option "value" is {value!r}: the columns are {columns}; {name} {kind} is not one of '
                     'them. For columns from the records, use option("value", "json") or "arrow"'
                 )
-
-
-def _is_text(values: bytes) -> bool:
-    try:
-        values.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _check_corrupt_record(field: StructField) -> None:

@@ -14,16 +14,20 @@ from types import TracebackType
 from typing import Final, NamedTuple, Self
 
 import msgspec
+import zmq
 
 from penstock.aquifer import (
     Batch,
+    LogReader,
     Producer,
     Record,
+    Refused,
     Transaction,
     dead_letter,
     offsets_of,
     unpack_metadata,
 )
+from penstock.spark.errors import BadOption
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.columns import WrongRecord
 from penstock.spark.source.positions import OffsetRange
@@ -107,10 +111,31 @@ class DeadLetterTransaction:
 
     def _begun(self, endpoint: str) -> Transaction:
         if self._transaction is None:
+            self._check_log(endpoint)
             options, name = self._options, f"{self._task.name[:_NAMED]}/{self._writer}"
             self._producer = Producer(endpoint, name, patience=options.patience, curve=options.curve_client())
             self._transaction = self._producer.transaction(self._task.batch)
         return self._transaction
+
+    def _check_log(self, endpoint: str) -> None:
+        """Raise BadOption if the endpoint is another name of the log that has the wrong records."""
+        options = self._options
+        try:
+            with LogReader(
+                endpoint,
+                patience=options.patience,
+                curve=options.curve_client(),
+                context=zmq.Context.instance(),
+            ) as log:
+                epoch = log.state().epoch
+        except Refused:
+            return  # A key may allow to write there, and not to read.
+        if epoch == self._span.epoch:
+            remedy = (
+                f"that is the log of {self._span.endpoint}, and the query would read its own dead letters: "
+                "give another gateway, or a stream of its own"
+            )
+            raise BadOption("deadLetter", endpoint, remedy)
 
     def __enter__(self) -> Self:
         return self

@@ -59,6 +59,8 @@ __all__ = [
 Convert: TypeAlias = Callable[[Any], Any]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_WHOLE: Final = re.compile(r"\s*[+-]?[0-9]+\s*")
 _EXACT: Final = 2**53
 """A float represents every whole number up to here exactly."""
 _NOT_FINITE: Final = {
@@ -181,7 +183,7 @@ def _struct(kind: StructType, dialect: Dialect) -> ValueDecoder:
 
 
 def _map(kind: MapType, dialect: Dialect) -> ValueDecoder:
-    key = key_converter(kind.keyType, dialect.zone)
+    key = key_converter(kind.keyType, dialect)
     value = decoder(kind.valueType, dialect)
     change = value.convert
     text = dialect.form == "json"
@@ -198,26 +200,51 @@ def _map(kind: MapType, dialect: Dialect) -> ValueDecoder:
     return ValueDecoder(wire, convert)
 
 
-def key_converter(kind: DataType, zone: Zone) -> Convert | None:
-    """Converts a string to a key; None for keys that are strings."""
+def key_converter(kind: DataType, dialect: Dialect) -> Convert | None:
+    """Converts what is a key in a record, in JSON a string; None if there is nothing to convert."""
+    zone = dialect.zone
     if isinstance(kind, StringType):
-        return None
+        return None if dialect.form == "json" else _text_key
     if isinstance(kind, BooleanType):
-        return lambda key: key if isinstance(key, bool) else {"true": True, "false": False}[key]
+        return _truth_key
     if isinstance(kind, IntegralType):
-        return int
+        return _whole_key
     if isinstance(kind, FloatType | DoubleType):
-        return float
+        return _fraction_key
     if isinstance(kind, DecimalType):
         precision, scale = kind.precision, kind.scale
         return lambda key: decimal_of(key, precision, scale)
     if isinstance(kind, DateType):
         return date
     if isinstance(kind, TimestampType):
-        return lambda key: instant(key, zone)
+        return lambda key: instant(_moment(key), zone)
     if isinstance(kind, TimestampNTZType):
         return local_time
     return binary if isinstance(kind, BinaryType) else None
+
+
+def _text_key(key: str | bytes) -> str:
+    if not isinstance(key, str | bytes):
+        raise ValueError(f"the key {key!r} is not a string")
+    return key if isinstance(key, str) else key.decode()
+
+
+def _truth_key(key: str | bool) -> bool:
+    if not isinstance(key, bool) and key not in ("true", "false"):
+        raise ValueError(f"the key {key!r} is neither true nor false")
+    return key in (True, "true")
+
+
+def _whole_key(key: str | int) -> int:
+    if type(key) is not int and (not isinstance(key, str) or _WHOLE.fullmatch(key) is None):
+        raise ValueError(f"the key {key!r} is not a whole number")
+    return int(key)
+
+
+def _fraction_key(key: str | float) -> float:
+    if isinstance(key, bool) or not isinstance(key, str | int | float):
+        raise ValueError(f"the key {key!r} is not a number")
+    return float(key)
 
 
 def _each(convert: Convert) -> Convert:
@@ -254,7 +281,13 @@ def _moment(value: str | datetime.datetime) -> datetime.datetime:
 
 def date(value: str | datetime.date) -> datetime.date:
     """Read a date."""
-    return value if isinstance(value, datetime.date) else datetime.date.fromisoformat(value)
+    if isinstance(value, str):
+        if _DAY.fullmatch(value) is None:  # Python would also read 20260131, and weeks.
+            raise ValueError(f"{value[:40]!r} is not a date such as 2026-01-31")
+        return datetime.date.fromisoformat(value)
+    if isinstance(value, datetime.datetime) or not isinstance(value, datetime.date):
+        raise ValueError(f"{value!r} is not a date")
+    return value
 
 
 def binary(value: str | bytes) -> bytes:

@@ -1,30 +1,32 @@
 """The demand of a trigger: how many records a batch should have to take about as long as requested.
 
-A micro-batch has a fixed cost and a cost for each record: ``a + b * n`` seconds. :class:`AdaptiveDemand`
-learns both from the batches that have run. A controller that only scales by the last duration would shrink
-batches for ever if ``a`` alone is longer than the target; this one stops where half of the time is work.
+A micro-batch has a fixed cost and a cost for each record. :class:`AdaptiveDemand` learns both from the
+batches that have run. A controller that only scales by the last duration would shrink batches for ever if the
+fixed cost alone is longer than the target; this one stops where half of the time is work.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
+from math import sqrt
 from typing import Final
+
+from penstock.spark.source.batch_cost import SURPRISE, BatchCost, is_far_from
 
 __all__ = ["FIRST_BATCH", "AdaptiveDemand", "shares"]
 
 FIRST_BATCH: Final = 1000
 """Records in the first batch of an adaptive query; sizes grow until the target is reached."""
 
-_MEMORY: Final = 0.7
-"""The weight of earlier batches when a new batch has run."""
-_SURPRISE: Final = 2.0
-"""If a batch takes this many times longer, or shorter, than expected, what was learned is outdated."""
-
 _LEAP: Final = 4
 """How many times larger the next batch may be if this one was far too short; otherwise twice."""
 _FAR_LEAP: Final = 8
 """How many times larger than the mean of recent batches the next may be if both costs are certain."""
+_PROBE: Final = 1.2
+"""How many times larger, or smaller, a batch is that has to show what the records cost."""
+_SETTLED: Final = 4
+"""After so many batches of one size, what was learned from others may be outdated."""
 _REMEMBERED: Final = 20
 """Among so many recent batches, the shortest counts."""
 
@@ -40,82 +42,75 @@ class AdaptiveDemand:
         self.most = most
         self.size = self._bounded(start)
         """The number of records for the next batch."""
-        self.fixed = 0.0
-        """Seconds for an empty batch (a)."""
-        self.per_record = 0.0
-        """Seconds for each record (b)."""
+        self.cost = BatchCost()
         self.is_sure = False
         """Whether the durations are those of batches alone, without waits for the next trigger."""
-        self._weight = self._n = self._t = self._nn = self._nt = 0.0
         self._durations: deque[float] = deque(maxlen=_REMEMBERED)
+        self._settled = 0
+        """How many batches in a row have had about the size that seems to be the best."""
+        self._strange: tuple[int, float] | None = None
+        """The last batch, if it took so much longer than expected that it may have been chance."""
 
     def observed(self, records: int, seconds: float) -> None:
         """Learn from a batch."""
         if records <= 0 or seconds <= 0:
             return
         seconds = max(seconds, 1e-6)
-        surprised = bool(self._durations) and _far_from(self.expected(records), seconds)
-        # If the batch before took as long, with more or fewer records, then both together tell something.
-        forget = surprised and _far_from(self._durations[-1], seconds)
-        self._learn(records, seconds, 0.0 if forget else _MEMORY)
-        told_apart = self._fit(records, seconds)
-        wanted = max((self.target - self.fixed) / self.per_record, self.fixed / self.per_record)
-        if not told_apart and abs(self._bounded(wanted) - records) < max(1, 0.1 * records):
-            wanted = 1.2 * records + 1  # A batch of another size shows what the records cost.
         # No batch is shorter than an empty one, and the shortest so far is our best guess at that.
         acceptable = max(self.target, 2 * min(self._durations, default=0.0))
+        is_known = self._learn(records, seconds)
         self._durations.append(seconds)
+        cost = self.cost if is_known else self.cost.suspected(records, seconds)
+        told_apart = is_known and cost.is_told_apart
+        wanted = cost.best_size(self.target)
+        if is_known:
+            wanted = self._probed(wanted, records, seconds, acceptable)
         # After a batch that took far too long, shrink at once.
-        least = self.size * (0.05 if seconds > _SURPRISE * acceptable else 0.5)
+        least = self.size * (0.05 if seconds > SURPRISE * acceptable else 0.5)
         # A batch may have been smaller than requested because there were no more records. Then the size stays
         # as it is: we have not seen yet what a batch of that size costs.
         if records < self.size and seconds <= acceptable and not told_apart:
             least = self.size
         reach: float = (_LEAP if seconds < acceptable / _LEAP else 2) * records
         if told_apart and self.is_sure:
-            reach = max(reach, _FAR_LEAP * self._n / self._weight)
+            reach = max(reach, min(_FAR_LEAP * cost.mean_size, cost.safe_size(acceptable)))
         most = self.size if seconds > acceptable else max(self.size, reach)
         self.size = self._bounded(min(max(wanted, least), most))
 
-    def expected(self, records: int) -> float:
-        """How long a batch of so many records should take; 0 if nothing is known yet."""
-        return self.fixed + self.per_record * records
+    def _learn(self, records: int, seconds: float) -> bool:
+        """Learn from a batch; False if it took so long that the next one has to confirm it."""
+        expected = self.cost.seconds(records)
+        strange, self._strange = self._strange, None
+        if strange is not None:
+            # A pause of the machine makes one batch long. If the query has become slower, so is the next one.
+            suspected = self.cost.suspected(*strange).seconds(records)
+            if seconds > max(sqrt(expected * suspected), suspected / SURPRISE):
+                self.cost.learn_anew(*strange)
+            self.cost.learn(records, seconds)
+        # If the batch before took as long, with more or fewer records, then both together tell something.
+        elif self._durations and is_far_from(expected, seconds) and is_far_from(self._durations[-1], seconds):
+            if seconds > expected:
+                self._strange = records, seconds
+                return False
+            self.cost.learn_anew(records, seconds)
+        else:
+            self.cost.learn(records, seconds)
+        return True
 
-    def _learn(self, n: float, t: float, memory: float) -> None:
-        self._weight = self._weight * memory + 1
-        self._n = self._n * memory + n
-        self._t = self._t * memory + t
-        self._nn = self._nn * memory + n * n
-        self._nt = self._nt * memory + n * t
-
-    def _fit(self, n: float, t: float) -> bool:
-        """Fit a line through the batches; False if they were all of one size."""
-        spread = self._weight * self._nn - self._n * self._n
-        if spread > 1e-3 * self._weight * self._nn:
-            slope = (self._weight * self._nt - self._n * self._t) / spread
-            # If larger batches take no longer, something else takes the time, perhaps the wait for the next
-            # trigger. Then records cost next to nothing; larger batches will show how little.
-            mean = self._t / self._weight
-            if slope * self._n < -0.2 * self._t:
-                # If smaller batches take longer, what was learned is outdated.
-                self._learn(n, t, 0.0)
-                return self._fit(n, t)
-            self.per_record = max(slope, 0.1 * mean * self._weight / self._n)
-            self.fixed = max(mean - self.per_record * self._n / self._weight, 0.0)
-            if self.fixed == 0.0:
-                self.per_record = self._t / self._n
-            return True
-        # We cannot separate the two costs, so all but the known fixed cost counts for the records.
-        self.fixed = min(self.fixed, t / 2)
-        self.per_record = (t - self.fixed) / n
-        return False
+    def _probed(self, wanted: float, records: int, seconds: float, acceptable: float) -> float:
+        """Another size than the one that is wanted, if that tells more about the costs."""
+        is_settled = abs(self._bounded(wanted) - records) < max(1, 0.1 * records)
+        self._settled = self._settled + 1 if is_settled else 0
+        # If batches are long because an empty one is, that has to be looked at now and then: a query that
+        # has just started is slower, and batches of one size do not show that it no longer is.
+        is_doubtful = self.cost.fixed > self.target / 2 and self._settled >= _SETTLED
+        if not is_settled or (self.cost.is_told_apart and not is_doubtful):
+            return wanted
+        self._settled = 0
+        return records / _PROBE if seconds > acceptable else records * _PROBE + 1
 
     def _bounded(self, size: float) -> int:
         return int(max(self.least, min(size, self.most)))
-
-
-def _far_from(expected: float, seconds: float) -> bool:
-    return not expected / _SURPRISE < seconds < expected * _SURPRISE
 
 
 def shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:

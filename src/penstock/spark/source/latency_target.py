@@ -44,7 +44,7 @@ class LatencyTarget:
 
     def observed(self, records: int, seconds: float) -> None:
         """Learn from a batch."""
-        expected = self.demand.expected(records)
+        expected = self.demand.cost.seconds(records)
         if expected > 0 and records > 0:
             late = seconds > expected * self._margin
             step = _LATE_STEP if late else -_LATE_STEP / 19
@@ -56,15 +56,16 @@ class LatencyTarget:
 
         Records keep arriving meanwhile, as fast as these did, and make the batch longer.
         """
-        if waiting <= 0 or waiting >= self.demand.size or self.demand.fixed + self.demand.per_record <= 0:
+        cost = self.demand.cost
+        if waiting <= 0 or waiting >= self.demand.size or cost.seconds(1) <= 0:
             return 0.0
-        cost = self._margin * self.demand.expected(waiting)
+        needed = self._margin * cost.seconds(waiting)
         rate = waiting / max(age, 0.001)
-        left = (_AIM * self.seconds - age - cost) / (1 + self._margin * self.demand.per_record * rate)
+        left = (_AIM * self.seconds - age - needed) / (1 + self._margin * cost.per_record * rate)
         return left if left > _A_MOMENT else 0.0
 
     def tasks(self, records: int) -> int:
         """How many tasks a batch of so many records should have: more if its records take longer."""
-        work = self.demand.per_record * records * self._tasks
+        work = self.demand.cost.per_record * records * self._tasks
         self._tasks = max(1, min(self._cores, records, math.ceil(work / _WORTH_A_TASK)))
         return self._tasks

@@ -61,22 +61,20 @@ def _repeated(text: str, count: int) -> pa.Array:
     return pa.repeat(pa.scalar(text), count)
 
 
-def _offsets(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]) -> pa.Array:
+def _offsets(endpoint: str, records: Batch, metadata: RecordMetadata) -> pa.Array:
     if records.span is None:
         return pc.add(_counting(records.count), records.first)
     return pa.array(offsets_of(records), pa.int64())
 
 
-def _timestamps(
-    endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]
-) -> pa.Array:
+def _timestamps(endpoint: str, records: Batch, metadata: RecordMetadata) -> pa.Array:
     kind = pa.timestamp("us", tz="UTC")
     if metadata.timestamps is None:
         return pa.repeat(pa.scalar(metadata.timestamp, kind), records.count)
     return pa.array(metadata.timestamps, pa.int64()).cast(kind)
 
 
-def _keys(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[bytes | None]) -> pa.Array:
+def _keys(endpoint: str, records: Batch, metadata: RecordMetadata) -> pa.Array:
     return (
         pa.nulls(records.count, pa.binary())
         if metadata.keys is None
@@ -84,10 +82,9 @@ def _keys(endpoint: str, records: Batch, metadata: RecordMetadata, values: list[
     )
 
 
-COLUMNS: Final[Mapping[str, Callable[[str, Batch, RecordMetadata, list[bytes | None]], pa.Array]]] = {
-    "endpoint": lambda endpoint, records, metadata, values: _repeated(endpoint, records.count),
+COLUMNS: Final[Mapping[str, Callable[[str, Batch, RecordMetadata], pa.Array]]] = {
+    "endpoint": lambda endpoint, records, metadata: _repeated(endpoint, records.count),
     "offset": _offsets,
     "timestamp": _timestamps,
     "key": _keys,
-    "value": lambda endpoint, records, metadata, values: pa.array(values, pa.binary()),
 }

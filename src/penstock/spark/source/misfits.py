@@ -49,6 +49,8 @@ def _inside(path: str, value: Any, kind: pa.DataType) -> list[tuple[str, Any, pa
         return [(f"{path}[{index}]", each, kind.value_type) for index, each in enumerate(value)]
     if types.is_map(kind) and isinstance(value, Mapping | list):
         pairs = value.items() if isinstance(value, Mapping) else value
+        if not all(isinstance(pair, tuple) for pair in pairs):
+            return []
         return [(f"{path}[{key!r}]", each, kind.item_type) for key, each in pairs]
     return []
 

@@ -54,7 +54,7 @@ class PartialRows:
         if isinstance(kind, ArrayType):
             return self._array(self._optional(kind.elementType, arrow.value_type))
         if isinstance(kind, MapType):
-            return self._map(kind, self._optional(kind.valueType, arrow.item_type))
+            return self._map(kind, arrow.key_type, self._optional(kind.valueType, arrow.item_type))
         value = decoder(kind, self._dialect)
         decode, convert = self._decode(value.wire), value.convert
         check = _check(arrow)
@@ -88,10 +88,17 @@ class PartialRows:
         decode = self._decode(list[msgspec.Raw])
         return lambda raw: [element(each) for each in decode(raw)]
 
-    def _map(self, kind: MapType, value: Callable[[msgspec.Raw], Any]) -> _Read:
+    def _map(self, kind: MapType, keys: pa.DataType, value: Callable[[msgspec.Raw], Any]) -> _Read:
         text = self._dialect.form == "json"
         decode = self._decode(dict[str, msgspec.Raw] if text else dict[Any, msgspec.Raw])
-        key = key_converter(kind.keyType, self._dialect.zone) or (lambda name: name)
+        convert, check = key_converter(kind.keyType, self._dialect), _check(keys)
+
+        def key(name: Any) -> Any:
+            found = name if convert is None else convert(name)
+            if check is not None:
+                check(found)
+            return found
+
         return lambda raw: [(key(name), value(each)) for name, each in decode(raw).items()]
 
     def _optional(self, kind: DataType, arrow: pa.DataType) -> Callable[[msgspec.Raw], Any]:

@@ -17,10 +17,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from penstock.spark.errors import BadCheckpoint
+
 __all__ = ["OffsetRange", "QueryPosition", "cut_ranges", "partition_count"]
 
 _SMALLEST_RANGE: Final = 1000
 """Records; a further task costs more than reading this many records in the same task."""
+_SHOWN: Final = 100
+"""Characters of a foreign position."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +58,26 @@ class QueryPosition:
 
     @classmethod
     def from_json(cls, logged: Mapping[str, Any]) -> QueryPosition:
-        """Read the form of :meth:`to_json`."""
-        return cls(
-            offsets=dict(logged["offsets"]),
-            epochs=dict(logged["epochs"]),
-            initial=dict(logged["initial"]),
-            name=str(logged["name"]),
-            partitions=int(logged["partitions"]),
-            # Checkpoints of earlier versions have neither.
-            query=str(logged.get("query", logged["name"])),
-            batch=int(logged.get("batch", 0)),
-        )
+        """Read the form of :meth:`to_json`; BadCheckpoint if another source has logged it."""
+        try:
+            return cls(
+                offsets=dict(logged["offsets"]),
+                epochs=dict(logged["epochs"]),
+                initial=dict(logged["initial"]),
+                name=str(logged["name"]),
+                partitions=int(logged["partitions"]),
+                # Checkpoints of earlier versions have neither.
+                query=str(logged.get("query", logged["name"])),
+                batch=int(logged.get("batch", 0)),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError):
+            text = repr(logged)
+            shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+            raise BadCheckpoint(
+                "the checkpoint belongs to another query, or its sources were in another order: it has "
+                f"{shown} where the position in a gateway's log should be. Give each query a checkpoint of "
+                "its own, and leave its sources in their order"
+            ) from None
 
     @property
     def is_beginning(self) -> bool:
@@ -126,7 +139,7 @@ def cut_ranges(start: QueryPosition, end: QueryPosition) -> list[OffsetRange]:
         first = end.initial[endpoint]
         if not start.is_beginning and start.epochs.get(endpoint) == end.epochs[endpoint]:
             first = start.offsets[endpoint]
-        length = max(1, -(-(stop - first) // end.partitions))
+        length = _range_length(stop - first, end.partitions)
         cut += [
             OffsetRange(endpoint, end.epochs[endpoint], at, min(at + length, stop), end.name)
             for at in range(first, stop, length)
@@ -134,15 +147,29 @@ def cut_ranges(start: QueryPosition, end: QueryPosition) -> list[OffsetRange]:
     return cut
 
 
-def partition_count(wanted: int | None, endpoints: int, records: int, least: int | None = None) -> int:
-    """The number of ranges for each gateway.
+def partition_count(wanted: int | None, counts: Collection[int], least: int | None = None) -> int:
+    """The number of ranges for each gateway, of which a batch has so many records each.
 
     ``wanted`` is what the user asked for, and ``least`` the fewest ranges of all gateways together.
 
     Spark does not tell a data source how many cores there are. The number of this machine is right for a
     local master, and a fair guess on a cluster.
     """
-    if wanted is not None:
+    if wanted is None:
+        cores = max(1, (os.cpu_count() or 2) // len(counts))
+        wanted = max(1, min(cores, sum(counts) // (_SMALLEST_RANGE * len(counts))))
+    if least is None:
         return wanted
-    cores = max(1, (os.cpu_count() or 2) // endpoints)
-    return max(1, -(-(least or 1) // endpoints), min(cores, records // (_SMALLEST_RANGE * endpoints)))
+    partitions = max(wanted, -(-least // len(counts)))
+    # A gateway with few records, or none, has fewer ranges than this.
+    while (missing := min(least, sum(counts)) - _range_count(counts, partitions)) > 0:
+        partitions += -(-missing // len(counts))
+    return partitions
+
+
+def _range_count(counts: Collection[int], partitions: int) -> int:
+    return sum(-(-count // _range_length(count, partitions)) for count in counts)
+
+
+def _range_length(records: int, partitions: int) -> int:
+    return max(1, -(-records // partitions))

@@ -69,7 +69,11 @@ class KeyPartition(InputPartition):
 
 
 def key_partitions(spans: Sequence[OffsetRange], count: int, task: TaskId) -> list[KeyPartition]:
-    """Partitions in which each key is in one. Each reads all ranges, and keeps the records of its keys."""
+    """Partitions in which each key is in one. Each reads all ranges, and keeps the records of its keys.
+
+    There are no more of them than records.
+    """
+    count = min(count, sum(span.stop - span.start for span in spans))
     return [
         KeyPartition(
             [

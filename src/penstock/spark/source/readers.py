@@ -68,8 +68,10 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._beginning: QueryPosition | None = None
         self._gave_nothing = False
         """Whether the last answer to Spark was that there is nothing new."""
+        self._others_had_records = False
+        """Whether Spark has run a batch for another source since the last answer."""
         self._short_waits_until = 0.0
-        """Until then, waits are short, because another source of the query has records."""
+        """Until then, waits are short, because another source of the query has had records."""
         self._turn = 0
         self._resumed = False
         """Whether this reader has planned a batch."""
@@ -140,9 +142,10 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held = {endpoint: (state.records, state.nbytes) for endpoint, state in states.items()}
         self._lag.planned(self._heads, ends, waited, held)
         self._gave_nothing = not records
+        self._others_had_records = False
         if not records:
             return start  # Spark compares the JSON: the same again means that there is nothing new.
-        end = here.at(ends, self._pace.tasks(len(taken), records))
+        end = here.at(ends, self._pace.tasks(taken.values()))
         self._pace.planned(end, records, sum(waiting.values()) - records)
         return end.to_json()
 
@@ -198,9 +201,9 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         A gateway answers when it has enough records for a whole batch. Several are asked in turn.
         """
-        while time.monotonic() >= self._short_waits_until:
+        while not self._keeps_others_waiting():
             waiting = self._waiting(here, states)
-            missing = enough - sum(waiting.values())
+            missing = min(enough, self._fill(states)) - sum(waiting.values())
             left = self._pace.wait(sum(waiting.values()))
             open_ended = [endpoint for endpoint, state in states.items() if state.end is None]
             if missing <= 0 or left <= 0 or not open_ended:
@@ -212,14 +215,25 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._heads = {endpoint: state.head for endpoint, state in states.items()}
         return here, states
 
+    def _fill(self, states: Mapping[str, LogState]) -> int:
+        """About how many records have all the bytes of a batch, if they are as large as the others."""
+        records = sum(state.records for state in states.values())
+        nbytes = sum(state.nbytes for state in states.values())
+        if self._options.max_bytes is None or not nbytes:
+            return UNBOUNDED
+        return max(1, self._options.max_bytes * records // nbytes)
+
     def _wait_seconds(self) -> float:
         """How long to wait for records.
 
         Spark asks the sources of a query one after the other, so this source must not delay the others while
         they have records.
         """
-        short = time.monotonic() < self._short_waits_until
-        return min(self._options.wait, _SHORT_WAIT) if short else self._options.wait
+        return min(self._options.wait, _SHORT_WAIT) if self._keeps_others_waiting() else self._options.wait
+
+    def _keeps_others_waiting(self) -> bool:
+        # If the trigger has an interval, the last batch may be long ago, and says no less about the next.
+        return self._others_had_records or time.monotonic() < self._short_waits_until
 
     def _checked_state(
         self, endpoint: str, here: QueryPosition, **options: Unpack[StateOptions]
@@ -310,6 +324,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Acknowledge everything before ``end``: Spark has committed it."""
         if self._gave_nothing:
             # Spark has logged a batch all the same, so another source of the query has records.
+            self._others_had_records = True
             self._short_waits_until = time.monotonic() + _SHORT_WAITS_FOR
         done = self._logs.relocated(QueryPosition.from_json(end))
         for endpoint in done.offsets:

@@ -267,6 +267,10 @@ class JsonRecords:
     def _by_columns(self, values: Sequence[bytes]) -> pa.RecordBatch | None:
         if self._as_strings is None:
             return None
+        # All of them begin with a brace. If they end with one as well, none can go on in the next.
+        loose = [value for value in values if not value.endswith(b"}")]
+        if not all(value.rstrip().endswith(b"}") for value in loose):
+            return None
         try:
             return self._parsed(values, self._as_strings)
         except (pa.ArrowException, ValueError, OverflowError):

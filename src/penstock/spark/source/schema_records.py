@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import datetime
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from pyspark.sql.types import StructField, StructType
@@ -11,7 +12,7 @@ from pyspark.sql.types import StructField, StructType
 from penstock.aquifer import SchemaCodec, open_schema
 from penstock.spark.errors import BadOption, UnreadableRecord
 from penstock.spark.source.metadata_columns import METADATA
-from penstock.spark.source.misfits import first_misfit
+from penstock.spark.source.misfits import first_misfit, misfit
 from penstock.spark.source.partial_rows import CANNOT_BE_READ
 from penstock.spark.source.records import Reasons, one_line
 from penstock.spark.type_forms import spark_schema
@@ -44,21 +45,31 @@ def schema_of(value: str, text: str | None, *, include_metadata: bool = False) -
     return found
 
 
+_Check: TypeAlias = Callable[[Any], object]
+
+
 class SchemaRecords:
     """Reads records one by one; as wrong counts what its codec cannot read, and what no column can hold."""
 
     def __init__(self, arrow_schema: pa.Schema, value: str, text: str | None) -> None:
         self._schema = arrow_schema
-        self._read = codec_of(value, text).read
+        codec = codec_of(value, text)
+        self._read, self._row = codec.read, codec.row
+        known = _types(codec)
+        others = [field for field in arrow_schema if known.get(field.name) != field.type]
+        self._checks = [(field.name, check) for field in others if (check := _check(field.type))]
 
     def batch(self, values: Sequence[bytes], wrong: Reasons | None = None) -> pa.RecordBatch:
         """A row for each record. With ``wrong``, it gets the reasons of wrong records; see TypedRecords."""
         rows: list[Any] = []
         for index, value in enumerate(values):
             try:
-                row = self._read(value)
+                row = self._row(self._read(value))
                 if not isinstance(row, dict):
                     raise ValueError(f"it is {type(row).__name__}, and not a record with fields")
+                for name, check in self._checks:
+                    if not check(row.get(name)):
+                        raise ValueError(misfit(name, row[name], self._schema.field(name).type))
                 rows.append(row)
             except CANNOT_BE_READ as error:
                 rows.append(_refused(index, error, wrong))
@@ -72,6 +83,44 @@ class SchemaRecords:
             except CANNOT_BE_READ as error:
                 rows[index] = _refused(index, first_misfit(row, self._schema) or error, wrong)
         return pa.RecordBatch.from_pylist(rows, schema=self._schema)
+
+
+def _types(codec: SchemaCodec) -> dict[str, pa.DataType]:
+    """The types of the columns that the records have; none if no column can hold some of their fields."""
+    try:
+        return {field.name: field.type for field in codec.arrow_schema()}
+    except ValueError:
+        return {}
+
+
+def _check(kind: pa.DataType) -> _Check | None:
+    """Whether a value is one of the type; None if pyarrow says that.
+
+    It makes 1 of 1.5, a date of a time, and an array of the characters of a text.
+    """
+    types = pa.types
+    if types.is_integer(kind):
+        return lambda value: not isinstance(value, float) or value.is_integer()
+    if types.is_date(kind):
+        return lambda value: not isinstance(value, datetime.datetime)
+    if types.is_list(kind):
+        element = _check(kind.value_type)
+        return lambda value: (
+            value is None or (isinstance(value, list) and (element is None or all(map(element, value))))
+        )
+    if types.is_map(kind):
+        item = _check(kind.item_type)
+        return lambda value: (
+            value is None or (isinstance(value, dict) and (item is None or all(map(item, value.values()))))
+        )
+    if types.is_struct(kind):
+        fields = [kind.field(index) for index in range(kind.num_fields)]
+        inside = [(field.name, check) for field in fields if (check := _check(field.type))]
+        if inside:
+            return lambda value: (
+                not isinstance(value, dict) or all(check(value.get(name)) for name, check in inside)
+            )
+    return None
 
 
 def _refused(index: int, reason: object, wrong: Reasons | None) -> dict[str, Any]:

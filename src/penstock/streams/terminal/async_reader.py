@@ -39,11 +39,11 @@ class AsyncReader(QueueReader):
             waiting = self._waiting
         if waiting is None:
             return
-        if get_ident() == self._thread:
-            _settle(waiting)
-            return
         try:
-            self._loop.call_soon_threadsafe(_settle, waiting)
+            if get_ident() == self._thread:
+                _settle(waiting)
+            else:
+                self._loop.call_soon_threadsafe(_settle, waiting)
         except RuntimeError:
             self.cancel()  # the loop is closed, so nobody reads any more
 
@@ -52,6 +52,7 @@ class AsyncReader(QueueReader):
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
         turn = 0
+        guard = _Leaving(self)  # noqa: F841 - It goes when these variables do.
         self.home.start_turn()
         try:
             stream._connect(self)
@@ -72,7 +73,7 @@ class AsyncReader(QueueReader):
                             await asyncio.sleep(0)
                             self.home.start_turn()
                 if self._over and not queue:
-                    error = self._take_error()
+                    error = self._error_at_end()
                     if error is not None:
                         raise error
                     return
@@ -82,6 +83,7 @@ class AsyncReader(QueueReader):
                 if queue or self._over:
                     self.idle = False
                     continue
+                self.waits()
                 await self._waiting
                 self.home.start_turn()
         finally:
@@ -102,6 +104,22 @@ class AsyncReader(QueueReader):
             )
         await elements.aclose()
         await self.home.unreleased.none_left()
+
+
+class _Leaving:
+    """Cancels a stream when the coroutine that reads it is gone, if that was not closed.
+
+    A loop that is closed without ``shutdown_asyncgens()`` never runs the rest of an asynchronous generator.
+    """
+
+    __slots__ = ("_reader",)
+
+    def __init__(self, reader: AsyncReader) -> None:
+        self._reader = reader
+
+    def __del__(self) -> None:
+        if not self._reader._cancelled:
+            self._reader.cancel()
 
 
 def _settle(future: asyncio.Future[None]) -> None:

@@ -18,7 +18,7 @@ from penstock.streams.fusion import ElementInbox
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import ReadAhead, read_ahead_of, step_of
-from penstock.streams.schedulers.scheduler import forks
+from penstock.streams.schedulers.scheduler import forks, renew_after_fork
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -80,10 +80,7 @@ class TerminalReader:
     def _refuse_in_child(self) -> None:
         """Raise RuntimeError in a forked child of the process that reads: nobody would end the wait."""
         if self._forks != forks():
-            raise RuntimeError(
-                "this stream was started before a fork, and the threads and event loops that it has to wait "
-                "for are in the parent process; start a stream of its own in the child"
-            )
+            raise _started_before_fork()
 
     def _keep(self, error: BaseException) -> None:
         """Keep an error for the reader; report it if the reader has left (§2.8: it may still come)."""
@@ -105,6 +102,14 @@ class TerminalReader:
             drop_error(error, "a stream after its reader left")
 
 
+def _started_before_fork() -> RuntimeError:
+    return RuntimeError(
+        "this stream was started before a fork, and the threads and event loops that it has to wait for are "
+        "in the parent process, which also has the elements that have arrived; start a stream of its own in "
+        "the child"
+    )
+
+
 class QueueReader(TerminalReader, ElementInbox):
     """Passes elements on through a queue, to a thread or to a coroutine.
 
@@ -113,7 +118,7 @@ class QueueReader(TerminalReader, ElementInbox):
     reader sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("_queue", "append", "extend", "idle", "measures")
+    __slots__ = ("__weakref__", "_has_waited", "_queue", "append", "extend", "idle", "measures")
     way: ClassVar[str]
     """How the stream is read, for messages."""
 
@@ -126,6 +131,26 @@ class QueueReader(TerminalReader, ElementInbox):
         """Whether the reader waits, or is about to."""
         self.measures = False
         """Whether what waits is bounded in bytes as well, if elements can be large."""
+        self._has_waited = False
+        """Whether it has waited before: then others give it its elements, and it is no plain iterator."""
+
+    def waits(self) -> None:
+        """The reader has run out of elements, and somebody else has to bring more."""
+        if not self._has_waited:
+            self._has_waited = True
+            renew_after_fork(self)
+
+    def renew_in_child(self) -> None:
+        """Be at the end, with an error: what is in the queue will be read in the parent process."""
+        self._queue.clear()
+        self._unheard.clear()
+        self._over = True
+
+    def _error_at_end(self) -> BaseException | None:
+        """The error to raise now that the stream is over; None if there is none."""
+        if self._has_waited and self._forks != forks():
+            return _started_before_fork()
+        return self._take_error()
 
     def on_next(self, element: Any, /) -> None:
         if element is None:
@@ -207,7 +232,7 @@ class BlockingReader(QueueReader):
                         if ahead is None or ahead.holds:
                             self._subscription.request(batch)
                 if self._over and not queue:
-                    error = self._take_error()
+                    error = self._error_at_end()
                     if error is not None:
                         raise error
                     return
@@ -219,6 +244,7 @@ class BlockingReader(QueueReader):
                             "use 'async for' or 'await'"
                         )
                     self._refuse_in_child()
+                    self.waits()
                     self._woken.get()
                 self.idle = False
         finally:

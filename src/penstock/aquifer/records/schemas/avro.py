@@ -8,7 +8,9 @@ resolution say, so that the log has one schema from then on.
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 import msgspec
 
@@ -23,6 +25,8 @@ __all__ = ["AvroCodec"]
 _MARKER: Final = b"\xc3\x01"
 _PREFIX: Final = 10
 """Bytes of the marker and the fingerprint."""
+_SHALLOW: Final = 2000
+"""A datum of so many bytes may be nested as deeply as it likes: each level has a byte at least."""
 
 
 class AvroCodec:
@@ -34,6 +38,7 @@ class AvroCodec:
         reference.check_parameters(("id", "writer"))
         try:
             import fastavro
+            from fastavro import _read_py as in_python
             from fastavro.read import SchemaResolutionError
         except ImportError as error:
             missing_package("avro", "fastavro", error)
@@ -50,6 +55,10 @@ class AvroCodec:
         for older in self._ids.values():
             self._writers[self._prefix_of(older)] = older
         self._bare = self._single_writer()
+        known = self._writers.values()
+        self._read_deep = in_python.schemaless_reader if any(map(_contains_itself, known)) else None
+        """Reads a datum that may be nested without end. What is compiled ends the process in that case."""
+        self._has_uuids = any(each.get("logicalType") == "uuid" for each in _parts(self._schema))
 
     def _load(self, path: str | None) -> Any:
         import fastavro
@@ -122,8 +131,11 @@ class AvroCodec:
 
     def _datum(self, data: bytes, writer: Any) -> Any:
         source = io.BytesIO(data)
+        read = self._read if self._read_deep is None or len(data) <= _SHALLOW else self._read_deep
         try:
-            element = self._read(source, writer, None if writer is self._schema else self._schema)
+            element = read(source, writer, None if writer is self._schema else self._schema)
+        except RecursionError:
+            raise ValueError("it is nested too deeply") from None
         except self._errors as error:
             raise ValueError(f"it is not a datum of the schema: {_told(error)}") from None
         if source.tell() != len(data):
@@ -133,6 +145,10 @@ class AvroCodec:
         return element
 
     # ---------------------------------------------------------------- columns
+    def row(self, element: Any) -> Any:
+        """The element with its UUIDs as texts."""
+        return _with_texts(element) if self._has_uuids else element
+
     def arrow_schema(self) -> pyarrow.Schema:
         """The columns of its fields; ValueError names one that no column can hold."""
         from penstock.aquifer.records.schemas.avro_columns import columns_of
@@ -141,6 +157,47 @@ class AvroCodec:
             return columns_of(self._schema)
         except ValueError as error:
             raise self._reference.wrong(error) from None
+
+
+def _parts(schema: Any) -> Iterator[dict[str, Any]]:
+    """The schema and everything inside that is not a mere name."""
+    if isinstance(schema, list):
+        for each in schema:
+            yield from _parts(each)
+    elif isinstance(schema, dict):
+        yield schema
+        yield from _parts([field["type"] for field in schema.get("fields", ())])
+        yield from _parts([schema[inner] for inner in ("type", "items", "values") if inner in schema])
+
+
+def _contains_itself(schema: Any) -> bool:
+    """Whether a record of the schema has a field that may have such a record in it."""
+    return any(
+        name == part.get("name")
+        for part in _parts(schema)
+        if part["type"] in ("record", "error")
+        for name in _names(part["fields"])
+    )
+
+
+def _names(schema: Any) -> Iterator[str]:
+    """The names of types in a schema."""
+    if isinstance(schema, str):
+        yield schema
+    elif isinstance(schema, list):
+        for each in schema:
+            yield from _names(each)
+    else:
+        for inner in ("type", "items", "values", "fields"):
+            yield from _names(schema.get(inner, []))
+
+
+def _with_texts(value: Any) -> Any:
+    if isinstance(value, UUID):
+        return str(value)
+    if isinstance(value, dict):
+        return {name: _with_texts(each) for name, each in value.items()}
+    return [_with_texts(each) for each in value] if isinstance(value, list) else value
 
 
 def _told(error: Exception) -> str:

@@ -21,13 +21,14 @@ class ColumnCodec:
 
     def __init__(self, codec: SchemaCodec) -> None:
         self._schema = codec.arrow_schema()
+        self._row = codec.row
 
     def batch_of(self, elements: Sequence[Any]) -> pyarrow.RecordBatch:
         """The rows of some elements; ValueError if one of them does not fit its columns."""
         import pyarrow as pa
 
         try:
-            return pa.RecordBatch.from_pylist(list(elements), schema=self._schema)
+            return pa.RecordBatch.from_pylist(list(map(self._row, elements)), schema=self._schema)
         except (pa.ArrowException, ValueError, TypeError, OverflowError, AttributeError) as error:
             raise ValueError(f"it does not fit its columns: {error}") from None
 

@@ -76,6 +76,10 @@ class JsonSchemaCodec:
             text = error.message if len(error.message) <= _LONGEST else f"{error.message[:_LONGEST]}…"
             raise ValueError(f"it does not fit the schema at {error.json_path}: {text}")
 
+    def row(self, element: Any) -> Any:
+        """The element itself: columns can hold all of its values."""
+        return element
+
     def arrow_schema(self) -> pyarrow.Schema:
         """The columns of its properties; ValueError names one that no column can hold."""
         import pyarrow as pa

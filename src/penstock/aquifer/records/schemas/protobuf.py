@@ -117,6 +117,10 @@ class ProtobufCodec:
         return message
 
     # ---------------------------------------------------------------- columns
+    def row(self, element: Any) -> Any:
+        """The element itself: columns can hold all of its values."""
+        return element
+
     def arrow_schema(self) -> pyarrow.Schema:
         """The columns of its fields; ValueError names one that no column can hold."""
         import pyarrow as pa

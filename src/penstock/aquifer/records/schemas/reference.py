@@ -6,13 +6,17 @@ import os
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol
 from urllib.parse import parse_qsl, urlencode
 
 if TYPE_CHECKING:
     import pyarrow
 
 __all__ = ["EncodedRecord", "SchemaCodec", "SchemaReference", "missing_package"]
+
+
+_SHOWN: Final = 200
+"""Characters of a reference in an error: it may be a whole schema."""
 
 
 class EncodedRecord(bytes):
@@ -43,6 +47,10 @@ class SchemaCodec(Protocol):
         """The same in a form that :meth:`encode` takes without more ado."""
         ...
 
+    def row(self, element: Any) -> Any:
+        """The element with values that columns can hold."""
+        ...
+
     def arrow_schema(self) -> pyarrow.Schema:
         """The columns of its records; ValueError names a field that no column can hold."""
         ...
@@ -70,6 +78,11 @@ class SchemaReference:
             raise ValueError(f"codec {text!r} names no file; write {kind}:FILE, with the file of the schema")
         return cls(text, kind, os.path.expanduser(path), tuple(parse_qsl(query, keep_blank_values=True)))
 
+    @property
+    def shown(self) -> str:
+        """The reference in an error message, shortened if it is long."""
+        return repr(self.text if len(self.text) <= _SHOWN else f"{self.text[:_SHOWN]}…")
+
     def given(self, name: str) -> list[str]:
         """All values of a parameter."""
         return [value for given, value in self.parameters if given == name]
@@ -79,7 +92,7 @@ class SchemaReference:
         for name, _ in self.parameters:
             if name not in known:
                 raise ValueError(
-                    f"codec {self.text!r} has no parameter {name!r}; there are {', '.join(known)}"
+                    f"codec {self.shown} has no parameter {name!r}; there are {', '.join(known)}"
                 )
 
     def file(self, path: str | None = None) -> bytes:
@@ -91,7 +104,7 @@ class SchemaReference:
             with open(name, "rb") as opened:
                 return opened.read()
         except OSError as error:
-            raise ValueError(f"codec {self.text!r}: cannot read {name}: {error.strerror}") from None
+            raise ValueError(f"codec {self.shown}: cannot read {name}: {error.strerror}") from None
 
     def versions(self) -> list[tuple[int, int]]:
         """Which versions of its files there are: the time and the size of each."""
@@ -119,7 +132,7 @@ class SchemaReference:
 
     def wrong(self, why: object) -> ValueError:
         """The error that says what is wrong with the schema."""
-        return ValueError(f"codec {self.text!r}: {' '.join(str(why).split())}")
+        return ValueError(f"codec {self.shown}: {' '.join(str(why).split())}")
 
     def number(self, text: str) -> int:
         """The id of a schema in a registry."""
