@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from penstock.spec import Publisher, RuleViolation, Subscriber, check_publisher, check_subscriber, strict
 from penstock.streams.errors import drop_error
-from penstock.streams.fusion import Op, operator
+from penstock.streams.fusion import Op, announce_large, operator
 from penstock.streams.operators.async_sources import AsyncIterableSource, FutureSource
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
@@ -77,9 +77,13 @@ class Stream(Generic[T]):
         if error is not None:
             FailedSource(error, self._source.label).attach(self._ops, downstream)
             return
+        if self._source.ahead is not None:
+            announce_large(downstream, self._source.ahead)
         step = self._source.attach(self._ops, downstream)
         while step is not None:
             stream, subscriber = step
+            if stream._source.ahead is not None:
+                announce_large(subscriber, stream._source.ahead)
             step = stream._source.attach(stream._ops, subscriber)
 
     def _subscribe(self, subscriber: Subscriber[Any]) -> None:

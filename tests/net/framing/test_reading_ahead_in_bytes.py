@@ -73,8 +73,6 @@ STREAMS: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
     "awaited": lambda frames: frames.map_async(itself, concurrency=2),
 }
 every_stream = pytest.mark.parametrize("way", STREAMS)
-KNOWN = [way for way in STREAMS if way not in ("flattened", "in order")]
-"""Those whose sources are known before they run: of inner streams, only the operator bounds the bytes."""
 
 
 def size_of(element: Any) -> int:
@@ -94,7 +92,7 @@ async def at_rest(number: Callable[[], int]) -> int:
     return before
 
 
-@pytest.mark.parametrize("way", KNOWN)
+@every_stream
 @pytest.mark.parametrize("source", ["frames", "frames_of_a_loop"])
 def test_a_loop_that_waits_has_few_large_elements_read_ahead(way: str, source: str) -> None:
     """Also after small ones, which let the window grow."""
@@ -124,7 +122,6 @@ INNER: dict[str, Callable[[Flux[Any]], Flux[Any]]] = {
 
 @pytest.mark.parametrize("way", INNER)
 def test_a_prefetch_bounds_what_comes_from_inner_streams(way: str) -> None:
-    """As the page says: their sources are not known before they run."""
     sent = Sent([LARGE] * 40)
 
     async def main() -> None:

@@ -67,10 +67,9 @@ class Outflow(AsyncReader):
 
     def on_next(self, element: Any, /) -> None:
         """Keep the element until it is sent."""
-        super().on_next(element)
         if self._ahead is not None:
             self._kept.append(element)
-            self._ahead.came(element)
+        super().on_next(element)
 
     async def batch(self, most_bytes: int = MOST_BYTES, patience: float | None = None) -> list[Any] | None:
         """The elements that have arrived, at least one and up to so many bytes; None at the end.

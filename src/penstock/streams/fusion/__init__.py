@@ -5,7 +5,7 @@ of a loop), :mod:`.compiler` (how the text becomes a function) and :mod:`.drain`
 """
 
 from penstock.streams.fusion.drain import Drain
-from penstock.streams.fusion.link import GONE, ElementInbox, Link
+from penstock.streams.fusion.link import GONE, ElementInbox, Link, announce_large, is_starving
 from penstock.streams.fusion.op import Op, Outcome, Watch, operator
 from penstock.streams.fusion.pull import PullDrain, knows_its_end, pull, pull_async
 from penstock.streams.fusion.queue_drain import QueueDrain, Relay, relay_for
@@ -21,6 +21,8 @@ __all__ = [
     "QueueDrain",
     "Relay",
     "Watch",
+    "announce_large",
+    "is_starving",
     "knows_its_end",
     "operator",
     "pull",

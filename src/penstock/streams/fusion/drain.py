@@ -28,7 +28,7 @@ from penstock.streams.errors import Place
 from penstock.streams.events import StageState, listener_for_new_streams
 from penstock.streams.fusion.codegen import SOURCE, TAIL, Head, Tail
 from penstock.streams.fusion.compiler import run, shape_of, states_of
-from penstock.streams.fusion.link import last_passed
+from penstock.streams.fusion.link import is_starving, last_passed
 from penstock.streams.fusion.op import Labelled, Op, Outcome, Watchers
 from penstock.streams.fusion.termination import Termination
 from penstock.streams.home import NOWHERE, Home, home_here
@@ -174,6 +174,11 @@ class Drain(Termination):
         self.paused = False
         self.dirty = True
         self.drain()
+
+    def is_starving(self) -> bool:
+        """Whether somebody below waits for an element: there is demand, and nobody is at work here."""
+        wants = self.demand > self.emitted and not self.paused and not self.closed
+        return wants and not self._owner.locked() and is_starving(self.downstream)
 
     # ---------------------------------------------------------------- ownership
     def drain(self) -> None:

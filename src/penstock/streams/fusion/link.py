@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 from penstock.spec import Subscriber, Subscription
 
-__all__ = ["GONE", "ElementInbox", "Link", "last_passed"]
+__all__ = ["GONE", "ElementInbox", "Link", "announce_large", "is_starving", "last_passed"]
 
 
 class Link:
@@ -51,6 +51,15 @@ class Link:
         """Whether :meth:`pause` bounds everything: neither this stage nor those above take more meanwhile."""
         return False
 
+    def expect_large(self, step: int) -> bool:
+        """Large elements may come from now on; ``step`` is how many of them to ask for at a time.
+
+        The source of such elements says so to its subscriber before it is subscribed to, and the stages pass
+        it on. So queues hear of streams that nobody knew when they asked for their first elements. The answer
+        is whether the next queue below has asked for everything it can hold, and relies on :meth:`pause`.
+        """
+        return announce_large(self.downstream, step)
+
     def size_of_one(self) -> int | None:
         """About how many bytes one element was made of; None if that is unknown."""
         return None
@@ -74,6 +83,18 @@ class Link:
     def upstreams(self) -> list[Any]:
         """The subscriptions that feed us, for ``scan()``."""
         return []
+
+
+def announce_large(subscriber: Any, step: int) -> bool:
+    """Have a subscriber expect large elements; one that we do not know does not mind their size."""
+    expect = getattr(subscriber, "expect_large", None)
+    return expect is not None and expect(step)
+
+
+def is_starving(subscriber: Any) -> bool:
+    """Whether a subscriber waits for an element now. We believe one that we do not know."""
+    ask = getattr(subscriber, "is_starving", None)
+    return True if ask is None else ask()
 
 
 def last_passed(stage: Link) -> Link:

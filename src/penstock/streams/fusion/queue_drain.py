@@ -155,7 +155,11 @@ class Relay(QueueDrain):
         need = UNBOUNDED if self.demand >= UNBOUNDED else self.demand - self.emitted
         for op, state in zip(reversed(self.ops), reversed(self.states), strict=True):
             need = op.kind.demand(need, op.args, state)
-        need = min(need, self.most)
+        if need > self.most:
+            if self._may_ask_for_all():
+                self.most = UNBOUNDED
+            else:
+                need = self.most
         n = UNBOUNDED if need >= UNBOUNDED else need - (self.asked - self.taken)
         if n <= 0:
             return 0
@@ -185,10 +189,25 @@ class Relay(QueueDrain):
             finally:
                 self._asker.release()
 
-    def can_pause(self) -> bool:
-        """If the upstream can: our own queue is empty."""
+    def expect_large(self, step: int) -> bool:
+        """If the queue below relies on a pause, ask for a few at a time until the upstream can be paused."""
+        before = self.most
+        is_next = self.upstream is None  # so it is our own upstream that says so
+        if is_next:
+            self.most = min(step, before)
+        is_relied_on = super().expect_large(step)
+        if is_next and not is_relied_on:
+            self.most = before
+        return is_relied_on
+
+    def _may_ask_for_all(self) -> bool:
+        """Whether the upstream stops when it is told to, however much it was asked for."""
         upstream = self.upstream
         return isinstance(upstream, Drain) and upstream.can_pause()
+
+    def can_pause(self) -> bool:
+        """If the upstream can, or was asked for a few elements only: our own queue is empty."""
+        return self.most < UNBOUNDED or self._may_ask_for_all()
 
     def pause(self) -> None:
         """Pause the upstream, too: it was asked for as much as we were."""

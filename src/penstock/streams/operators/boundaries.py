@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place
-from penstock.streams.fusion import GONE, Drain, Op, QueueDrain
+from penstock.streams.fusion import GONE, Drain, Op, QueueDrain, announce_large, is_starving
 from penstock.streams.home import Home, home_of
-from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
+from penstock.streams.operators.read_ahead import ReadAhead, read_ahead_of, step_of
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.schedulers import LoopScheduler, Scheduler
 from penstock.streams.source import Next, Source
@@ -81,6 +81,11 @@ class Prefetching(QueueDrain):
     def can_pause(self) -> bool:
         return True
 
+    def expect_large(self, step: int) -> bool:
+        """The queue below relies on us; our own counts elements."""
+        super().expect_large(step)
+        return False
+
     def capacity(self) -> int | None:
         return self.prefetch
 
@@ -123,10 +128,9 @@ class PublishOnSource(Source):
     def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> Next | None:
         assert self.boundary is not None
         stage = _PublishOn(self._scheduler, self.boundary, ops, downstream, self.label, self.place)
-        # A number that the user gives counts elements, however large they are.
-        step = step_of(self._upstream) if self.boundary == PREFETCH else None
+        step = step_of(self._upstream)
         if step is not None:
-            stage = _PublishBytesOn(step, self._scheduler, ops, downstream, self.label, self.place)
+            stage.expect_large(step)
         stage.introduce()
         return None if stage.closed else (self._upstream, stage)
 
@@ -154,7 +158,7 @@ class _PublishOn(Prefetching):
     the flag, the worker sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("_context", "_scheduler", "_slice_end", "idle")
+    __slots__ = ("_ahead", "_context", "_due", "_scheduler", "_slice_end", "idle")
 
     def __init__(
         self,
@@ -173,12 +177,60 @@ class _PublishOn(Prefetching):
         self._slice_end = 0
         """Where this turn on the scheduler ends, however often the subscriber asks for more."""
         self.idle = True
+        self._ahead: ReadAhead | None = None
+        """Bounds the queue in bytes, if elements can be large."""
+        self._due = self.batch
+        """After how many elements to ask for as many more."""
 
     def on_next(self, element: Any, /) -> None:
         self.queue.append(element)
         self.dirty = True
         if self.idle:
             self.drain()
+        ahead = self._ahead
+        if ahead is not None and (type(element) is not bytes or len(element) >= ahead.small):
+            ahead.came(element)
+
+    # ---------------------------------------------------------------- elements that can be large
+    def expect_large(self, step: int) -> bool:
+        """Measure what comes. But a number that the user gives counts elements, however large they are."""
+        super().expect_large(step)
+        if self._ahead is None and self.prefetch == PREFETCH:
+            self._ahead = read_ahead_of(
+                self.upstream, step, PREFETCH, self._waiting, self._stall, self._count
+            )
+            if self.upstream is None:
+                self.refill_at = self._due = UNBOUNDED  # as long as it asks for a few at a time
+        return self._ahead is not None and self._ahead.holds
+
+    def request_first(self, subscription: Subscription) -> None:
+        if self._ahead is None:
+            super().request_first(subscription)
+        else:
+            self._ahead.begin(subscription)
+
+    def refill(self) -> None:
+        if self.taken >= self._due:
+            self._due += self.batch
+            self.ask(self.batch)
+        self.refill_at = self._due
+        ahead = self._ahead
+        if ahead is not None and self.upstream is not None and not self.done and ahead.stalled:
+            ahead.took()
+            if ahead.stalled:
+                self.refill_at = 0
+
+    def _waiting(self) -> list[Any]:
+        return list(self.queue)
+
+    def _count(self) -> None:
+        if self._due == UNBOUNDED:
+            self.refill_at = self._due = self.batch
+
+    def _stall(self) -> None:
+        self.refill_at = 0  # the loop calls refill() after the next element that it takes
+
+    # ---------------------------------------------------------------- turns on the scheduler
 
     def drain(self) -> None:
         something = self.mailbox or self.dirty or self.halted
@@ -236,55 +288,6 @@ class _PublishOn(Prefetching):
         return self._scheduler.name
 
 
-class _PublishBytesOn(_PublishOn):
-    """The same for elements that can be large: the queue is bounded in bytes as well."""
-
-    __slots__ = ("_ahead", "_due", "_small")
-
-    def __init__(
-        self,
-        step: int,
-        scheduler: Scheduler,
-        ops: tuple[Op, ...],
-        downstream: Subscriber[Any],
-        name: str,
-        place: Place,
-    ) -> None:
-        super().__init__(scheduler, PREFETCH, ops, downstream, name, place)
-        self.refill_at = self._due = UNBOUNDED
-        self._small = 0
-        """Elements below this size need not be measured."""
-        self._ahead = ReadAhead(step, PREFETCH, lambda: list(self.queue), self._stall, self._count)
-
-    def request_first(self, subscription: Subscription) -> None:
-        self._ahead.begin(subscription)
-
-    def on_next(self, element: Any, /) -> None:
-        self.queue.append(element)
-        self.dirty = True
-        if self.idle:
-            self.drain()
-        if type(element) is not bytes or len(element) >= self._small:
-            self._ahead.came(element)
-
-    def _count(self) -> None:
-        self._small = SMALL
-        self.refill_at = self._due = self.batch
-
-    def _stall(self) -> None:
-        self.refill_at = 0  # the loop calls refill() after the next element that it takes
-
-    def refill(self) -> None:
-        if self.taken >= self._due:
-            self._due += self.batch
-            self.ask(self.batch)
-        self.refill_at = self._due
-        if self.upstream is not None and not self.done and self._ahead.stalled:
-            self._ahead.took()
-            if self._ahead.stalled:
-                self.refill_at = 0
-
-
 class SubscribeOnSource(Source):
     """``subscribe_on``: everything above, and the demand that drives it, runs on a scheduler.
 
@@ -334,6 +337,14 @@ class _Remote:
             self._downstream.on_subscribe(self)
         finally:
             self._connecting = None
+
+    def expect_large(self, step: int) -> bool:
+        """What comes from above goes straight down."""
+        return announce_large(self._downstream, step)
+
+    def is_starving(self) -> bool:
+        """Whether the subscriber waits for an element."""
+        return is_starving(self._downstream)
 
     def on_error(self, error: BaseException, /) -> None:
         self._forget().on_error(error)

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import Subscriber, Subscription
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error, set_context
 from penstock.streams.events import StageState
-from penstock.streams.fusion import Drain, Link, Op, Relay
+from penstock.streams.fusion import Drain, Link, Op, Relay, announce_large
 from penstock.streams.operators.at_hand import HandfulSubscription, elements_at_hand
 from penstock.streams.operators.read_ahead import step_of
 from penstock.streams.source import Next, Source
@@ -78,7 +78,11 @@ class Switching(Relay):
         if not self._owner.acquire(False):
             return False  # the owner may be about to end the stream
         try:
-            if self.upstream is upstream and not self.halted:
+            passes = self.upstream is upstream and not self.halted
+            if passes and self.most < UNBOUNDED and upstream.can_pause():
+                self.most = UNBOUNDED  # it was asked for a few so far, because it can be paused only now
+                self.dirty = True
+            if passes and self.most >= UNBOUNDED:
                 self._passing = upstream
         finally:
             self._owner.release()
@@ -208,6 +212,15 @@ class _Outer:
             return
         subscription.request(self._prefetch)
 
+    def expect_large(self, step: int) -> bool:
+        """What is made of them can be large, too; we ask for one at a time."""
+        self._stage.announce_outer(step)
+        return False
+
+    def is_starving(self) -> bool:
+        """Whether somebody below waits for an element, and there is nothing here to make it of."""
+        return not self._stage.waiting_elements and self._stage.is_starving()
+
     def on_next(self, element: Any, /) -> None:
         self._stage.waiting_elements.append(element)
         self._stage.look()
@@ -260,6 +273,10 @@ class _ConcatMapping(Switching):
     def look(self) -> None:
         self.dirty = True
         self.drain()
+
+    def announce_outer(self, step: int) -> None:
+        """The elements that become streams can be large."""
+        announce_large(self.downstream, step)
 
     def switch(self) -> bool:
         if self._received_end and self._starved and not self.queue:

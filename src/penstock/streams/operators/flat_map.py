@@ -20,7 +20,7 @@ from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.operators.at_hand import AtHand, elements_at_hand
 from penstock.streams.operators.boundaries import replenish_at
-from penstock.streams.operators.read_ahead import ReadAhead, step_of
+from penstock.streams.operators.read_ahead import ReadAhead, read_ahead_of, step_of
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 
@@ -178,6 +178,15 @@ class Outer:
         self.done = True
         self._stage.wake()
 
+    def expect_large(self, step: int) -> bool:
+        """What is made of them can be large, too; we ask for one at a time."""
+        self._stage.expect_large(step)
+        return False
+
+    def is_starving(self) -> bool:
+        """Whether somebody below waits for an element."""
+        return self._stage.is_starving()
+
     def more(self, n: int = 1) -> None:
         """Ask for ``n`` more sources."""
         subscription = self.subscription
@@ -221,12 +230,22 @@ class Inner:
 
     def subscribe_to(self, stream: Stream[Any]) -> None:
         """Become a source of the stage."""
-        # A number that the user gives counts elements, however large they are.
-        step = step_of(stream) if self._prefetch == INNER_PREFETCH else None
+        step = step_of(stream)
         if step is not None:
-            self._ahead = ReadAhead(step, self._prefetch, self._waiting)
+            self.expect_large(step)
         self._stage.add(self)
         stream._connect(self)
+
+    def expect_large(self, step: int) -> bool:
+        """Measure what comes. But a number that the user gives counts elements, however large they are."""
+        self._stage.expect_large(step)
+        if self._ahead is None and self._prefetch == INNER_PREFETCH:
+            self._ahead = read_ahead_of(self.subscription, step, self._prefetch, self._waiting)
+        return self._ahead is not None and self._ahead.holds
+
+    def is_starving(self) -> bool:
+        """Whether somebody below waits for an element of this source, or of another one."""
+        return not self.queue and self._stage.is_starving()
 
     def on_subscribe(self, subscription: Subscription, /) -> None:
         if self.subscription is not None or self._stage.closed:

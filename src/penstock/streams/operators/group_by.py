@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from penstock.arguments import describe
 from penstock.spec import Subscriber
 from penstock.streams.fusion import Op, QueueDrain
-from penstock.streams.operators.splitter import Branch, BranchSource, Outlet, Splitter
+from penstock.streams.operators.boundaries import PREFETCH
+from penstock.streams.operators.branch import Branch, BranchSource
+from penstock.streams.operators.splitter import Outlet, Splitter
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
@@ -60,6 +62,8 @@ class _Grouping(Splitter):
         self, key: Callable[[Any], Any], max_groups: int, source: Source, prefetch: int, outer: QueueDrain
     ) -> None:
         super().__init__(source.label, source.place, outer.home, outer.below, prefetch, outer)
+        if prefetch != PREFETCH:  # a number that the user gives
+            self.bounds_bytes = False
         self._key = key
         self._max_groups = max_groups
         self._groups: dict[Any, Branch] = {}

@@ -174,6 +174,14 @@ class _Runner:
             return
         self.ask()
 
+    def expect_large(self, step: int) -> bool:
+        """What comes from above goes straight down."""
+        return self._race.stage.expect_large(step)
+
+    def is_starving(self) -> bool:
+        """Whether somebody below waits for an element."""
+        return self._race.stage.is_starving()
+
     def on_next(self, element: Any, /) -> None:
         if not self._race.has_won(self):
             return  # §2.8: may still come after the cancel

@@ -18,10 +18,11 @@ from penstock.streams.fusion import Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.queue_drain import relay_for
 from penstock.streams.operators.boundaries import PREFETCH
+from penstock.streams.operators.branch import Branch, BranchSource
 from penstock.streams.operators.flat_map import Inner
 from penstock.streams.operators.ordered_merge import InOrder
 from penstock.streams.operators.sources import FailedSource
-from penstock.streams.operators.splitter import Branch, BranchSource, Splitter
+from penstock.streams.operators.splitter import Splitter
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 from penstock.streams.stream import flux_of
@@ -163,6 +164,7 @@ class _Dealer(Splitter):
     """Gives each element to the next rail that has demand."""
 
     waits_for_readers = False
+    bounds_bytes = False  # nothing waits here
 
     def __init__(self, source: ParallelSource, stage: _Gathering) -> None:
         super().__init__(source.label, source.place, stage.home, 0, 0, None)

@@ -308,6 +308,10 @@ class ReplayBuffer:
         with self._mutex:
             return max((cursor.wants_upto for cursor in self._cursors), default=0)
 
+    def is_starving(self) -> bool:
+        """Whether one of the readers waits for an element."""
+        return any(cursor.is_starving() for cursor in self._readers)
+
     def subscriber_count(self) -> int:
         """How many cursors there are."""
         return len(self._cursors)

@@ -15,7 +15,9 @@ from penstock.spec import Subscriber
 from penstock.streams.errors import Place, drop_elements
 from penstock.streams.fusion import Op
 from penstock.streams.home import Home, home_of
-from penstock.streams.operators.splitter import Branch, Splitter, attach_reader
+from penstock.streams.operators.boundaries import PREFETCH
+from penstock.streams.operators.branch import Branch, attach_reader
+from penstock.streams.operators.splitter import Splitter
 from penstock.streams.source import Next, Source
 
 if TYPE_CHECKING:
@@ -100,6 +102,8 @@ class _Routing(Splitter):
 
     def __init__(self, junction: Junction, place: Place, home: Home, below: int) -> None:
         super().__init__(junction.name, place, home, below, junction.prefetch, None)
+        if junction.prefetch != PREFETCH:  # a number that the user gives
+            self.bounds_bytes = False
         self._choose = junction.choose
         self.ways = [self.open(label) for label in junction.labels]
 

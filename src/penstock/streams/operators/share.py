@@ -154,6 +154,10 @@ class Feeder:
             return
         self._look()
 
+    def is_starving(self) -> bool:
+        """Whether one of the readers waits for an element."""
+        return self.buffer.is_starving()
+
     def on_next(self, element: Any, /) -> None:
         self._received += 1
         self.buffer.append_asked(element)

@@ -21,188 +21,27 @@ from _thread import allocate_lock, start_new_thread
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, annotate, drop_error
-from penstock.streams.fusion import Op, QueueDrain
+from penstock.streams.fusion import QueueDrain, announce_large, is_starving
 from penstock.streams.home import Home
-from penstock.streams.operators.sources import FailedSource
+from penstock.streams.operators.branch import Branch
+from penstock.streams.operators.read_ahead import BYTES_AHEAD
+from penstock.streams.operators.split_bound import SplitBound
 from penstock.streams.schedulers import SchedulerClosed, shared_pool, shared_timer
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
-from penstock.streams.source import Source
 
-__all__ = ["Branch", "BranchReader", "BranchSource", "Outlet", "Splitter", "attach_reader"]
+__all__ = ["Outlet", "Splitter"]
 
 UNREAD_AFTER = 1.0
 """Seconds that the source stands still for a branch without a reader before the log says so."""
-REPORT_EVERY = 64
-"""A busy reader says after this many elements that it has taken them; an idle one says so at once."""
+STANDSTILL = 1.0
+"""Seconds that a bound in bytes may stop everything before it gives way."""
 
 _log = logging.getLogger("penstock.streams")
-
-
-class Branch:
-    """The part of a stream that one reader gets, and that reader's Subscription."""
-
-    __slots__ = (
-        "_splitter",
-        "_unclaimed",
-        "ended",
-        "error",
-        "given",
-        "gone",
-        "label",
-        "queue",
-        "reader",
-        "taken",
-    )
-
-    def __init__(self, splitter: Splitter, label: str) -> None:
-        self._splitter = splitter
-        self._unclaimed = [True]
-        self.label = label
-        self.queue: deque[Any] = deque()
-        self.reader: Subscriber[Any] | None = None
-        self.given = 0
-        """How many elements the splitter has put in; only its owner counts, as with ``taken``."""
-        self.taken = 0
-        self.ended = False
-        """No further element comes."""
-        self.gone = False
-        """Nobody wants its elements any more."""
-        self.error: BaseException | None = None
-
-    def claim(self) -> bool:
-        """Whether this is the first subscriber; a branch has only one."""
-        try:
-            return self._unclaimed.pop()
-        except IndexError:
-            return False
-
-    @property
-    def claimed(self) -> bool:
-        """Whether somebody has subscribed."""
-        return not self._unclaimed
-
-    def join(self, reader: Subscriber[Any]) -> None:
-        """The subscriber is ready; it gets what waits, and what comes."""
-        self._splitter.post(self._splitter.joined, self, reader)
-
-    # ---------------------------------------------------------------- what the reader calls
-    def request(self, n: int, /) -> None:
-        """The reader has taken ``n`` elements out of the queue."""
-        self._splitter.post(self._splitter.took, self, n)
-
-    def cancel(self) -> None:
-        self._splitter.post_from_cancel(self._splitter.left, self)
-
-    def desert(self) -> None:
-        """The program has let go of the stream and did not read it. The garbage collector calls this."""
-        if not self.ended:
-            self._splitter.post_from_collector(self._splitter.left, self)
-
-    # ---------------------------------------------------------------- what the splitter's owner calls
-    def give(self, element: Any) -> None:
-        """Put an element in, unless nobody wants it."""
-        self.given += 1
-        if self.gone:
-            return
-        if self.reader is None:
-            self.queue.append(element)
-        else:
-            self.reader.on_next(element)
-
-    def end(self, error: BaseException | None) -> None:
-        """Nothing more comes; the end follows what waits."""
-        self.ended = True
-        self.error = error
-        if self.reader is not None:
-            self.tell_end(self.reader)
-
-    def tell_end(self, reader: Subscriber[Any]) -> None:
-        """Send the reader the end, unless it has left."""
-        if self.gone:
-            return
-        error, self.error = self.error, None
-        if error is None:
-            reader.on_complete()
-        else:
-            reader.on_error(error)
-
-
-class BranchReader(QueueDrain):
-    """Runs the operators below a branch over the branch's own queue, and says how much it has taken."""
-
-    __slots__ = ("_told",)
-
-    def __init__(
-        self,
-        branch: Branch,
-        ops: tuple[Op, ...],
-        downstream: Subscriber[Any],
-        name: str,
-        place: Place | None,
-    ) -> None:
-        super().__init__(ops, downstream, name, place)
-        self.queue = branch.queue
-        self._told = 0
-        self.refill_at = REPORT_EVERY
-
-    def wanted(self) -> int:
-        """What was taken and not reported yet; the splitter may ask the source for as many."""
-        if self.upstream is None:
-            return 0  # it reads what waits, and joins in a moment
-        fresh, self._told = self.taken - self._told, self.taken
-        return fresh
-
-    def refill(self) -> None:
-        self.refill_at += REPORT_EVERY
-        self.ask(self.wanted())
-
-
-class BranchSource(Source):
-    """A branch as a stream. It can be read once."""
-
-    def __init__(self, branch: Branch, place: Place) -> None:
-        # Not Source.__init__: a branch opens while the stream runs, so it belongs to the splitter's place.
-        self.label = branch.label
-        self.place = place
-        self._branch = branch
-
-    def attach(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        branch = self._branch
-        if not branch.claim():
-            error = RuntimeError(
-                f"{self.label} was subscribed to before, and its elements pass only once; "
-                "put share() or cache() on it for several subscribers"
-            )
-            FailedSource(error, self.label).attach(ops, downstream)
-            return
-        self.begin(ops, downstream)
-
-    def begin(self, ops: tuple[Op, ...], downstream: Subscriber[Any]) -> None:
-        """The one subscriber has come."""
-        attach_reader(self._branch, ops, downstream, self.label, self.place)
-
-    def runs_on(self) -> str:
-        return "source"
-
-    def __del__(self) -> None:
-        if not self._branch.claimed:
-            self._branch.desert()
-
-
-def attach_reader(
-    branch: Branch, ops: tuple[Op, ...], downstream: Subscriber[Any], name: str, place: Place
-) -> None:
-    """Subscribe ``downstream``, through ``ops``, to a branch that it has claimed."""
-    reader = BranchReader(branch, ops, downstream, name, place)
-    reader.introduce()
-    if reader.closed:
-        branch.cancel()
-    else:
-        branch.join(reader)
 
 
 class Outlet:
@@ -225,6 +64,10 @@ class Splitter(ABC):
 
     waits_for_readers: bool = True
     """Whether a branch that nobody reads can stop the source for good."""
+    large: int | None = None
+    """How many elements to ask for at a time, if they can be large."""
+    bounds_bytes: bool = True
+    """Whether what waits in the branches is bounded in bytes, if elements can be large."""
 
     def __init__(
         self, name: str, place: Place, home: Home, below: int, prefetch: int, outer: QueueDrain | None
@@ -255,6 +98,8 @@ class Splitter(ABC):
         self._roused = False
         self._watching = False
         self._reported = False
+        self._bound: SplitBound | None = None
+        """What waits in the branches, in bytes; None if bytes are not counted."""
 
     # ---------------------------------------------------------------- what the source calls
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -265,7 +110,32 @@ class Splitter(ABC):
         if self.over:
             subscription.cancel()  # everybody left on another thread meanwhile
             return
+        if self._bound is not None:
+            self._bound.begin(subscription)
         self.wake()
+
+    def expect_large(self, step: int) -> bool:
+        """Count bytes. But a number that the user gives counts elements, however large they are."""
+        self.large = step
+        for branch in tuple(self.branches):
+            if branch.reader is not None:
+                announce_large(branch.reader, step)
+        if self._bound is None and self.bounds_bytes:
+            bound = SplitBound(step, self._waiting_elements)
+            if self.upstream is not None:
+                bound.begin(self.upstream)
+                if not bound.can_hold():
+                    return False  # it was asked for too many already
+            self._bound = bound
+        return self._bound is not None and self._bound.holds
+
+    def is_starving(self) -> bool:
+        """Whether somebody waits for an element of a branch, or for a branch."""
+        if any(is_starving(branch.reader) for branch in tuple(self.branches) if branch.reader is not None):
+            return True
+        unread = any(branch.queue and not branch.claimed for branch in self._all_branches())
+        outer = self.outer
+        return unread and outer is not None and outer.is_starving()
 
     def on_next(self, element: Any, /) -> None:
         if self.over:
@@ -273,6 +143,12 @@ class Splitter(ABC):
         self.inbox.append(element)
         self._arrived += 1  # after the append: who sees the number sees the element
         self.wake()
+        bound = self._bound
+        if bound is not None and (type(element) is not bytes or len(element) >= bound.small):
+            if bound.came(element):
+                self.wake()
+            elif bound.stalled:
+                self._watch_standstill(bound)
 
     def on_error(self, error: BaseException, /) -> None:
         if self.over or self._done:
@@ -336,6 +212,8 @@ class Splitter(ABC):
             finally:
                 self._token.release()
             # Asked without the token: a synchronous source answers at once, and must find it free.
+            if (bound := self._bound) is not None and bound.stalled:
+                self._hold(bound, elsewhere=ask is not None)
             upstream = self.upstream
             if not wanted or upstream is None:
                 continue
@@ -375,7 +253,10 @@ class Splitter(ABC):
             return 0
         if ended or self.upstream is None or self._asked >= UNBOUNDED:
             return 0
-        wanted = self.wanted(self._asked - self._arrived)
+        on_the_way = self._asked - self._arrived
+        wanted = self.wanted(on_the_way)
+        if wanted and self._bound is not None:
+            wanted = self._bound.limit(wanted, on_the_way)
         if wanted:
             self._asked = UNBOUNDED if wanted >= UNBOUNDED else self._asked + wanted
         elif self.waits_for_readers:
@@ -411,6 +292,8 @@ class Splitter(ABC):
 
     def took(self, branch: Branch, n: int) -> None:
         """A reader has taken ``n`` elements."""
+        if self._bound is not None:
+            self._bound.moves += 1
         if branch in self.branches:
             branch.taken += n
             self._waiting -= n
@@ -451,6 +334,10 @@ class Splitter(ABC):
         """A branch does not hold the source back any more: what waits in it is its own."""
         del self.branches[branch]
         self._waiting -= branch.given - branch.taken
+        if self._bound is not None:
+            self._bound.closed = [
+                each for each in (*self._bound.closed, branch) if each.queue and not each.gone
+            ]
 
     # ---------------------------------------------------------------- the end; the owner calls these
     def finish(self, error: BaseException | None) -> None:
@@ -493,12 +380,63 @@ class Splitter(ABC):
         """Let go of everything (§3.13); a late reader of a branch finds what waits in the branch."""
         self.upstream = None
         self._error = None
+        self._bound = None
         self.inbox.clear()
         self.released()
 
     def released(self) -> None:
         """The splitter has ended, for whatever reason."""
         return
+
+    # ---------------------------------------------------------------- bytes
+    @property
+    def counts_bytes(self) -> bool:
+        """Whether what waits in the branches is bounded in bytes now."""
+        return self._bound is not None
+
+    def _all_branches(self) -> tuple[Branch, ...]:
+        """Those that are open, and those that have ended, in which elements may wait."""
+        bound = self._bound
+        return (*self.branches, *(() if bound is None else bound.closed))
+
+    def _waiting_elements(self) -> list[Any]:
+        queues = [branch.queue for branch in self._all_branches() if not branch.gone]
+        return [element for queue in (self.inbox, *queues) for element in tuple(queue)]
+
+    def _hold(self, bound: SplitBound, *, elsewhere: bool) -> None:
+        """The source is held: let it go on if it may, and otherwise look after it. Without the token."""
+        if elsewhere:
+            with suppress(SchedulerClosed):  # the interpreter is exiting, and the source with it
+                shared_pool().submit(bound.took)
+        else:
+            bound.took()
+        if bound.stalled:
+            self._watch_standstill(bound)
+
+    def _watch_standstill(self, bound: SplitBound) -> None:
+        if not bound.is_watched:
+            bound.is_watched = True
+            seen = self._arrived + bound.moves
+            shared_timer().submit_after(STANDSTILL, lambda: self.post(self._look_for_standstill, seen))
+
+    def _look_for_standstill(self, seen: int) -> None:
+        bound = self._bound
+        if bound is None:
+            return
+        bound.is_watched = False
+        if not bound.stalled:
+            return
+        if seen != self._arrived + bound.moves or not self.is_starving():
+            self._watch_standstill(bound)
+            return
+        self._bound, self.bounds_bytes = None, False
+        self._report(
+            f"more than {BYTES_AHEAD >> 10} KiB wait in its parts, and a reader waits for what comes behind "
+            "them; from now on the parts are bounded in elements only. Read the parts side by side "
+            "(flat_map), or set prefetch to the number of elements that may wait"
+        )
+        with suppress(SchedulerClosed):  # as above
+            shared_pool().submit(bound.lift)
 
     # ---------------------------------------------------------------- a branch that nobody reads
     def _unread(self) -> Branch | None:

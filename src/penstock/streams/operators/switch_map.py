@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
-from penstock.streams.fusion import Op
+from penstock.streams.fusion import Drain, Op
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.queue_drain import needed_above
 from penstock.streams.operators.flat_map import Inner, ManySources, Outer
@@ -126,8 +126,20 @@ class _SwitchMapping(ManySources):
             subscription.request(n)
 
     def can_pause(self) -> bool:
-        """No: what the inner stream was asked for still comes."""
-        return False
+        """If the inner stream can."""
+        inner = self._present
+        return inner is None or inner.can_pause()
+
+    def pause(self) -> None:
+        """Pause the inner stream, too: it was asked for as much as we were."""
+        super().pause()
+        if (inner := self._present) is not None and isinstance(above := inner.subscription, Drain):
+            above.pause()
+
+    def resume(self) -> None:
+        super().resume()
+        if (inner := self._present) is not None and isinstance(above := inner.subscription, Drain):
+            above.resume()
 
     def waiting(self) -> list[Any]:
         inner = self._present
@@ -144,12 +156,14 @@ class _SwitchMapping(ManySources):
 class _PresentInner(Inner):
     """Subscribes to the stream of one element. Once it is not the present one any more, nobody reads it."""
 
-    __slots__ = ("_asked", "_failures")
+    __slots__ = ("_asked", "_failures", "_most")
     _stage: _SwitchMapping
 
     def __init__(self, stage: _SwitchMapping) -> None:
         super().__init__(stage, 1)
         self._asked = 0
+        self._most = UNBOUNDED
+        """How many elements may be on their way at once."""
         self._failures: deque[BaseException] = deque()
         """At most one; whoever takes it out, the stage or the switch, deals with it."""
 
@@ -180,10 +194,32 @@ class _PresentInner(Inner):
         """What to ask for so that ``need`` elements are on their way or in the queue. Only the owner asks."""
         if self._asked >= UNBOUNDED:
             return 0
+        if need > self._most:
+            if self._may_ask_for_all():
+                self._most = UNBOUNDED
+            else:
+                need = self._most
         n = need if need >= UNBOUNDED else need - (self._asked - self._taken)
         if n > 0:
             self._asked = UNBOUNDED if n >= UNBOUNDED else self._asked + n
         return n if n > 0 else 0
+
+    def expect_large(self, step: int) -> bool:
+        """If the queue below relies on a pause, ask for a few at a time until this stream can be paused."""
+        if self.subscription is None:
+            self._most = step
+        is_relied_on = self._stage.expect_large(step)
+        if not is_relied_on:
+            self._most = UNBOUNDED
+        return is_relied_on
+
+    def can_pause(self) -> bool:
+        """If this stream can, or was asked for a few elements only."""
+        return self._most < UNBOUNDED or self._may_ask_for_all()
+
+    def _may_ask_for_all(self) -> bool:
+        above = self.subscription
+        return isinstance(above, Drain) and above.can_pause()
 
     def take(self) -> Any:
         self._taken += 1

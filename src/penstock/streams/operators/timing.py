@@ -318,6 +318,14 @@ class _Leg:
         else:
             subscription.cancel()
 
+    def expect_large(self, step: int) -> bool:
+        """What comes from above goes straight down."""
+        return self._stage.expect_large(step)
+
+    def is_starving(self) -> bool:
+        """Whether somebody below waits for an element."""
+        return self._stage.is_starving()
+
     def on_next(self, element: Any, /) -> None:
         with self._door:  # an element is either before the cut, and delivered, or after it, and not
             if not self.active:

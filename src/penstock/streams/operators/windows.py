@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber
 from penstock.streams.fusion import Op, Relay
-from penstock.streams.operators.splitter import Branch, BranchSource, Outlet, Splitter
+from penstock.streams.operators.boundaries import PREFETCH
+from penstock.streams.operators.branch import Branch, BranchSource
+from penstock.streams.operators.splitter import Outlet, Splitter
 from penstock.streams.schedulers import Alarm, Scheduler, Timer
 from penstock.streams.source import Next, Source
 from penstock.streams.stream import flux_of
@@ -124,6 +126,7 @@ class _Windowing(Splitter):
     def __init__(self, source: WindowSource, prefetch: int, outer: Relay) -> None:
         super().__init__(source.label, source.place, outer.home, outer.below, prefetch, outer)
         self.waits_for_readers = source.span is None  # a clock closes the window, read or not
+        self.bounds_bytes = source.size is not None or prefetch == PREFETCH
         self._source = source
         self._judge = source.judge()
         self._context = copy_context()
@@ -241,6 +244,7 @@ class _Sliding(Splitter):
     """
 
     waits_for_readers = False
+    bounds_bytes = False  # the present window needs elements that wait in the next ones as well
 
     def __init__(self, source: WindowSource, size: int, skip: int, outer: Relay) -> None:
         super().__init__(source.label, source.place, outer.home, outer.below, size, outer)

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.streams.home import loop_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
-from penstock.streams.operators.read_ahead import step_of
-from penstock.streams.terminal.readers import MeasuringReader, QueueReader
+from penstock.streams.terminal.readers import QueueReader
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -52,7 +51,7 @@ class AsyncReader(QueueReader):
         """The elements; subscribes at the first step, and cancels when the reader leaves."""
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
-        ahead, turn = self._ahead, 0
+        turn = 0
         guard = _Leaving(self)  # noqa: F841 - It goes when these variables do.
         self.home.start_turn()
         try:
@@ -61,6 +60,7 @@ class AsyncReader(QueueReader):
                 while queue:
                     yield take()
                     taken += 1
+                    ahead = self._ahead
                     if ahead is not None and ahead.stalled and not self._over:
                         ahead.took()
                     if taken == batch and self._subscription is not None and not self._over:
@@ -122,20 +122,16 @@ class _Leaving:
             self._reader.cancel()
 
 
-class AsyncByteReader(MeasuringReader, AsyncReader):
-    """The same for elements that can be large."""
-
-    __slots__ = ()
-
-
 def _settle(future: asyncio.Future[None]) -> None:
     if not future.done():
         future.set_result(None)
 
 
 def _reader(stream: Stream[Any], prefetch: int | None) -> AsyncReader:
-    step = step_of(stream) if prefetch is None else None
-    return AsyncReader(prefetch or PREFETCH) if step is None else AsyncByteReader(PREFETCH, step)
+    reader = AsyncReader(prefetch or PREFETCH)
+    if prefetch is None:
+        reader.bound_bytes(stream)
+    return reader
 
 
 def iterate_async(stream: Stream[Any], prefetch: int | None) -> AsyncIterator[Any]:

@@ -17,7 +17,7 @@ from penstock.streams.errors import drop_error
 from penstock.streams.fusion import ElementInbox
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
-from penstock.streams.operators.read_ahead import SMALL, ReadAhead, step_of
+from penstock.streams.operators.read_ahead import ReadAhead, read_ahead_of, step_of
 from penstock.streams.schedulers.scheduler import forks, renew_after_fork
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BlockingReader",
-    "MeasuringReader",
     "QueueReader",
     "TerminalReader",
     "first_future",
@@ -119,7 +118,7 @@ class QueueReader(TerminalReader, ElementInbox):
     reader sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("__weakref__", "_bound", "_has_waited", "_queue", "_small", "append", "extend", "idle")
+    __slots__ = ("__weakref__", "_has_waited", "_queue", "append", "extend", "idle", "measures")
     way: ClassVar[str]
     """How the stream is read, for messages."""
 
@@ -130,6 +129,8 @@ class QueueReader(TerminalReader, ElementInbox):
         self.extend = self._queue.extend
         self.idle = False
         """Whether the reader waits, or is about to."""
+        self.measures = False
+        """Whether what waits is bounded in bytes as well, if elements can be large."""
         self._has_waited = False
         """Whether it has waited before: then others give it its elements, and it is no plain iterator."""
 
@@ -157,10 +158,32 @@ class QueueReader(TerminalReader, ElementInbox):
         self._queue.append(element)
         if self.idle:
             self.wake()
+        if (ahead := self._ahead) is not None and (type(element) is not bytes or len(element) >= ahead.small):
+            ahead.came(element)
 
     def takes_elements(self) -> bool:
         """Whether elements need nothing but to be kept: a reader that measures them is called for each."""
-        return type(self).on_next is QueueReader.on_next
+        return type(self).on_next is QueueReader.on_next and self._ahead is None
+
+    def bound_bytes(self, stream: Stream[Any]) -> None:
+        """Bound what waits in bytes as well, now or when large elements are announced."""
+        self.measures = True
+        step = step_of(stream)
+        if step is not None:
+            self.expect_large(step)
+
+    def expect_large(self, step: int) -> bool:
+        """Measure what comes, unless the user has given a number of elements."""
+        if self._ahead is None and self.measures:
+            self._ahead = read_ahead_of(self._subscription, step, self._first, self._waiting_elements)
+        return self._ahead is not None and self._ahead.holds
+
+    def _waiting_elements(self) -> list[Any]:
+        return list(self._queue)
+
+    def is_starving(self) -> bool:
+        """Whether the reader has run out of elements."""
+        return self.idle
 
     def on_error(self, error: BaseException, /) -> None:
         if error is None:
@@ -175,33 +198,6 @@ class QueueReader(TerminalReader, ElementInbox):
     def unfinished(self) -> bool:
         """Whether elements wait that the reader has not taken."""
         return bool(self._queue)
-
-
-class MeasuringReader(QueueReader):
-    """Mixed into a reader whose elements can be large: bounds what waits in bytes as well."""
-
-    __slots__ = ()  # A mixin must not have any of its own: QueueReader has _bound and _small for it.
-
-    def __init__(self, prefetch: int, step: int) -> None:
-        super().__init__(prefetch)
-        self._ahead = self._bound = ReadAhead(
-            step, prefetch, lambda: list(self._queue), on_pausable=self._skip_small
-        )
-        self._small = 0
-        """Elements below this size need not be measured."""
-
-    def _skip_small(self) -> None:
-        self._small = SMALL
-
-    def on_next(self, element: Any, /) -> None:
-        """Hand the element over, and measure it if it may be large."""
-        if type(element) is bytes and len(element) < self._small:
-            self._queue.append(element)
-            if self.idle:
-                self.wake()
-            return
-        super().on_next(element)
-        self._bound.came(element)
 
 
 class BlockingReader(QueueReader):
@@ -221,13 +217,14 @@ class BlockingReader(QueueReader):
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
         """The elements; subscribes at the first step, and cancels when the reader leaves."""
         queue, take = self._queue, self._queue.popleft
-        batch, taken, ahead = replenish_at(self._first), 0, self._ahead
+        batch, taken = replenish_at(self._first), 0
         try:
             stream._connect(self)
             while True:
                 while queue:
                     yield take()
                     taken += 1
+                    ahead = self._ahead
                     if ahead is not None and ahead.stalled and not self._over:
                         ahead.took()
                     if taken == batch and self._subscription is not None and not self._over:
@@ -254,18 +251,12 @@ class BlockingReader(QueueReader):
             self.cancel()
 
 
-class BlockingByteReader(MeasuringReader, BlockingReader):
-    """The same for elements that can be large."""
-
-    __slots__ = ()
-
-
 def iterate(stream: Stream[Any], prefetch: int | None) -> Iterator[Any]:
     """A stream as an iterator that reads ``prefetch`` elements ahead; None means the default."""
-    step = step_of(stream) if prefetch is None else None
-    if step is not None:
-        return BlockingByteReader(PREFETCH, step).read(stream)
-    return BlockingReader(prefetch or PREFETCH).read(stream)
+    reader = BlockingReader(prefetch or PREFETCH)
+    if prefetch is None:
+        reader.bound_bytes(stream)
+    return reader.read(stream)
 
 
 def on_an_event_loop() -> bool:
