@@ -65,12 +65,14 @@ def test_a_key_that_is_not_on_the_list_is_refused_at_once() -> None:
         assert read(gateway.curve_endpoint, curve=AS_ALICE).wait().items == Numbers().values(0, 5000)
 
 
-def test_who_comes_without_a_key_finds_nobody_there() -> None:
+def test_who_comes_without_a_key_is_told_that_it_may_need_one() -> None:
     with guarded() as gateway:
         started = time.monotonic()
         error = read(gateway.curve_endpoint, patience=1.0).wait().error
         assert isinstance(error, GatewayUnreachable)
-        assert "do both sides use keys or neither?" in str(error)
+        assert "if this is the encrypted endpoint of a gateway, give your keys and its public key" in str(
+            error
+        )
         assert time.monotonic() - started < 15
 
 
