@@ -256,7 +256,7 @@ def test_a_batch_that_waits_for_room_is_published_before_the_end(
         eventually(lambda: gateway.status()["subscribers"])
         deliver(courier, 0, numbered(0, 10))
         publishing = elsewhere(deliver, courier, 1, numbered(1, 10))
-        stays(lambda: not publishing.done(), seconds=0.2)
+        eventually(lambda: any(each["pending"] for each in gateway.status()["producers"]))
         gateway.complete()
         reader.request(100)
         publishing.result(15)
