@@ -55,9 +55,8 @@ class SplitBound(ByteBound):
         """Whether the source can be paused. Once it has sent something, it knows."""
         above = self._subscription
         self.holds = isinstance(above, Drain) and above.can_pause()
-        self.small = (
-            SMALL if self.holds else UNBOUNDED
-        )  # otherwise what waits is measured before each request
+        # A source that cannot be paused needs no call for each element: limit() measures before each request.
+        self.small = SMALL if self.holds else UNBOUNDED
         return self.holds
 
     def came(self, element: Any) -> bool:
