@@ -74,7 +74,7 @@ def test_a_foreign_publisher_is_watched() -> None:
 
 @pytest.mark.parametrize("thing", ["word", b"bytes", bytearray(b"x"), {"a": 1}, 3, 2.5, object()])
 def test_what_is_no_stream_is_refused_with_the_operators_name(thing: Any) -> None:
-    with pytest.raises(TypeError, match=r"test\(\) needs a publisher .* use map\(\)"):
+    with pytest.raises(TypeError, match=r"test\(\) needs a publisher .* use just\(\)"):
         as_stream(thing, "test()")
 
 

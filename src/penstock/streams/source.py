@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +36,9 @@ class Source(ABC):
 
     ahead: int | None = None
     """How many elements to ask for at a time, if they can be large; reading ahead then counts bytes, too."""
+    in_place: Callable[[], Coroutine[Any, Any, Any]] | None = None
+    """What ``await`` runs itself, if the element has to be closed: one that has come is then never lost to a
+    cancel. None for others, and it is not used if there are operators below."""
     boundary: int | None = None
     """The prefetch of this source's queue between two resources; None if it has none."""
 

@@ -9,6 +9,8 @@ Applications need :mod:`penstock.streams` only. A layer such as ``penstock.net``
 * :class:`AsyncReader` and :class:`ReadAhead`, to read ahead on an event loop, bounded in elements and bytes;
 * :func:`pulled_elements` and :func:`piecewise_operators`, to run a chain over elements that are at hand;
 * :class:`ElementInbox`, to have the elements of an iterable appended to a queue, without a call for each;
+* :class:`Pausable`, :class:`ExpectsLarge` and :func:`announce_large`, for a subscription whose elements turn
+  out to be large: a loop below, which has asked for 256 of them, pauses it while too many bytes wait;
 * :class:`Link`, to hold back the source of a chain while its output is blocked;
 * :func:`bound_to`, to let the shared schedulers follow the clock of a test;
 * :func:`drop_error`, for an error that nobody can receive any more, and :func:`drop_raised`, for one that a
@@ -24,7 +26,17 @@ from typing import Any
 from penstock.spec import Subscriber
 from penstock.streams.errors import Place, drop_error, drop_raised
 from penstock.streams.flux import Flux
-from penstock.streams.fusion import ElementInbox, Link, Op, Relay, Watch, pull
+from penstock.streams.fusion import (
+    ElementInbox,
+    ExpectsLarge,
+    Link,
+    Op,
+    Pausable,
+    Relay,
+    Watch,
+    announce_large,
+    pull,
+)
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.fragments import Kind
 from penstock.streams.fusion.piecewise import Piecewise
@@ -43,6 +55,7 @@ __all__ = [
     "AsyncReader",
     "DeferSource",
     "ElementInbox",
+    "ExpectsLarge",
     "FailedSource",
     "FutureSource",
     "Glimpse",
@@ -51,6 +64,7 @@ __all__ = [
     "Link",
     "Next",
     "Op",
+    "Pausable",
     "Piecewise",
     "Place",
     "PublisherSource",
@@ -60,6 +74,7 @@ __all__ = [
     "Source",
     "Stream",
     "Watch",
+    "announce_large",
     "as_flux",
     "as_stream",
     "asks_main_thread_to_stop",

@@ -153,9 +153,11 @@ def as_stream(thing: Any, wanted_by: str) -> Stream[Any]:
         return flux_of(FutureSource("from_future", lambda: thing, thing))
     if isinstance(thing, Iterable) and not isinstance(thing, str | bytes | bytearray | dict):
         return flux_of(IterableSource.over("from_iterable", thing, thing))
+    # A function that makes plain values is one for `map`; anything else needs a stream of the value.
+    plain = "map()" if "_map" in wanted_by else "just()"
     raise TypeError(
         f"{wanted_by} needs a publisher (a Flux, a Mono, anything with subscribe), an iterable or an "
-        f"awaitable, not {thing!r}; for one plain value use map()"
+        f"awaitable, not {thing!r}; for one plain value use {plain}"
     )
 
 

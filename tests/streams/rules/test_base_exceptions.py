@@ -6,6 +6,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from types import TracebackType
 from typing import Any
 
@@ -21,6 +22,17 @@ PATIENCE = 60.0
 
 class Stop(BaseException):
     """As pytest's ``fail`` and others raise it."""
+
+
+def outcome_elsewhere(stream: Mono[Any]) -> Future[Any]:
+    """Subscribe on a thread of its own.
+
+    Whoever subscribes may take over what a pool has to do meanwhile. On the main thread, an exit or a Ctrl-C
+    would rightly be raised there.
+    """
+    futures: queue.Queue[Future[Any]] = queue.Queue()
+    threading.Thread(target=lambda: futures.put(stream.to_future())).start()
+    return futures.get(timeout=PATIENCE)
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
@@ -78,8 +90,7 @@ def test_a_function_that_raises_on_a_scheduler_ends_the_stream(
     else:
         later = Mono.timer(0.001)
         stream = later.flat_map_many(lambda _: OPERATORS[operator](Flux.just(1), raising(error)))
-    future = stream.collect_list().to_future()
-    assert future.exception(PATIENCE) is error
+    assert outcome_elsewhere(stream.collect_list()).exception(PATIENCE) is error
 
 
 @pytest.mark.parametrize("error", ERRORS[2:], ids=lambda error: type(error).__name__)
@@ -265,7 +276,7 @@ def test_a_foreign_publisher_that_raises_on_a_pool_has_broken_a_rule_and_the_str
 ) -> None:
     with on_dropped(error=lambda error, where: None):
         stream = FOREIGN[shape](ForeignPublisher(where, error), schedulers.shared_pool())
-        failure = stream.collect_list().to_future().exception(PATIENCE)
+        failure = outcome_elsewhere(stream.collect_list()).exception(PATIENCE)
     assert isinstance(failure, RuleViolation)
     assert failure.rule == rule
     assert failure.__cause__ is error
@@ -278,7 +289,7 @@ def test_a_foreign_publisher_that_raises_when_it_is_cancelled_on_a_pool_holds_no
 ) -> None:
     with on_dropped(error=lambda error, where: None):
         stream = FOREIGN[shape](ForeignPublisher("cancel", error), schedulers.shared_pool())
-        assert stream.take(1).count().to_future().result(PATIENCE) == 1
+        assert outcome_elsewhere(stream.take(1).count()).result(PATIENCE) == 1
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
@@ -287,7 +298,7 @@ def test_the_end_is_put_into_a_queue_whatever_the_error_of_the_stream_is(error: 
         Flux.just(1).concat_with(Flux.just(2).map(raising(error))).subscribe_on(schedulers.shared_pool())
     )
     between_threads: queue.Queue[Any] = queue.Queue()
-    future = failing.to_queue(between_threads).to_future()
+    future = outcome_elsewhere(failing.to_queue(between_threads))
     assert future.exception(PATIENCE) is error
     assert [between_threads.get(timeout=PATIENCE) for _ in range(2)] == [1, None]
 

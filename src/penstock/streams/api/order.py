@@ -292,7 +292,7 @@ def _merge(
 
 def _some(publishers: tuple[Any, ...], wanted_by: str) -> tuple[Stream[Any], ...]:
     if not publishers:
-        raise ValueError(f"{wanted_by} needs at least one publisher: of none, none can be the first")
+        raise ValueError(f"{wanted_by} needs at least one publisher")
     return streams_of(publishers, wanted_by)
 
 

@@ -37,7 +37,7 @@ class FluxQueues(Stream[T]):
         """The elements of an ``asyncio.Queue`` or a ``queue.Queue``, as they are put in.
 
         An element is taken out when there is demand for it, so a slow subscriber leaves the queue full, and a
-        bounded queue then holds back those who put. Several subscribers share the elements between them.
+        bounded queue then holds back its producers. Several subscribers share the elements between them.
 
         >>> numbers = queue.Queue()
         >>> for n in (1, 2, None):

@@ -201,7 +201,8 @@ class MonoTerminal(_Terminal[T]):
 
     def __await__(self) -> Generator[Any, None, T | None]:
         """Wait for the element in a coroutine; None if there is none."""
-        return await_one(self).__await__()
+        in_place = None if self._ops else self._source.in_place
+        return await_one(self).__await__() if in_place is None else in_place().__await__()
 
     def block(self, timeout: float | timedelta | None = None) -> T | None:
         """Wait for the element on this thread; None if there is none.

@@ -5,7 +5,15 @@ of a loop), :mod:`.compiler` (how the text becomes a function) and :mod:`.drain`
 """
 
 from penstock.streams.fusion.drain import Drain
-from penstock.streams.fusion.link import GONE, ElementInbox, Link, announce_large, is_starving
+from penstock.streams.fusion.link import (
+    GONE,
+    ElementInbox,
+    ExpectsLarge,
+    Link,
+    Pausable,
+    announce_large,
+    is_starving,
+)
 from penstock.streams.fusion.op import Op, Outcome, Watch, operator
 from penstock.streams.fusion.pull import PullDrain, knows_its_end, pull, pull_async
 from penstock.streams.fusion.queue_drain import QueueDrain, Relay, relay_for
@@ -14,9 +22,11 @@ __all__ = [
     "GONE",
     "Drain",
     "ElementInbox",
+    "ExpectsLarge",
     "Link",
     "Op",
     "Outcome",
+    "Pausable",
     "PullDrain",
     "QueueDrain",
     "Relay",

@@ -467,4 +467,5 @@ class Drain(Termination):
             if len(shape.loops) > 1:
                 return Glimpse(2, " ".join(op.label for op in self.ops[: shape.bases[-1]]))
             return Glimpse(1)
-        return Glimpse(1 if self.demand > self.emitted or self.mailbox else 0)
+        wants = (self.demand > self.emitted or self.mailbox) and not self.paused
+        return Glimpse(1 if wants else 0)

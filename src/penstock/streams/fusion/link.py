@@ -7,10 +7,59 @@ from typing import Any, ClassVar
 
 from penstock.spec import Subscriber, Subscription
 
-__all__ = ["GONE", "ElementInbox", "Link", "announce_large", "is_starving", "last_passed"]
+__all__ = [
+    "GONE",
+    "ElementInbox",
+    "ExpectsLarge",
+    "Link",
+    "Pausable",
+    "announce_large",
+    "is_starving",
+    "last_passed",
+]
 
 
-class Link:
+class Pausable:
+    """A subscription that its subscriber may stop in spite of open demand, and let go on again.
+
+    Demand cannot be taken back. A queue that has asked for all that it can hold stops what is above it while
+    the elements that wait are too large.
+    """
+
+    __slots__ = ()
+
+    def can_pause(self) -> bool:
+        """Whether :meth:`pause` bounds everything: neither this stage nor those above take more meanwhile."""
+        return False
+
+    def pause(self) -> None:
+        """Emit nothing more until :meth:`resume`; called by the subscriber inside ``on_next``."""
+
+    def resume(self) -> None:
+        """Go on with the open demand; may be called from any thread."""
+
+    def size_of_one(self) -> int | None:
+        """About how many bytes one element was made of; None if that is unknown."""
+        return None
+
+
+class ExpectsLarge:
+    """A subscriber that can be told that large elements come."""
+
+    __slots__ = ()
+
+    def expect_large(self, step: int) -> bool:
+        """Large elements may come from now on; ``step`` is how many of them to ask for at a time.
+
+        The source of such elements says so to its subscriber before it is subscribed to, or when they come,
+        and the stages pass it on. So queues hear of streams that nobody knew when they asked for their first
+        elements. The answer is whether the next queue below has asked for everything it can hold, and relies
+        on :meth:`Pausable.pause`.
+        """
+        return False
+
+
+class Link(Pausable, ExpectsLarge):
     """A subscription that knows what stands above it, for a subscriber that has to stop the source.
 
     Demand cannot be taken back. When a socket is full, its sender walks from link to link up to the source,
@@ -47,22 +96,9 @@ class Link:
     def go_on(self) -> None:
         """Emit again what has been asked for."""
 
-    def can_pause(self) -> bool:
-        """Whether :meth:`pause` bounds everything: neither this stage nor those above take more meanwhile."""
-        return False
-
     def expect_large(self, step: int) -> bool:
-        """Large elements may come from now on; ``step`` is how many of them to ask for at a time.
-
-        The source of such elements says so to its subscriber before it is subscribed to, and the stages pass
-        it on. So queues hear of streams that nobody knew when they asked for their first elements. The answer
-        is whether the next queue below has asked for everything it can hold, and relies on :meth:`pause`.
-        """
+        """What comes from above goes straight down."""
         return announce_large(self.downstream, step)
-
-    def size_of_one(self) -> int | None:
-        """About how many bytes one element was made of; None if that is unknown."""
-        return None
 
     def queued(self) -> int:
         """Elements waiting in our own queue."""
@@ -85,10 +121,9 @@ class Link:
         return []
 
 
-def announce_large(subscriber: Any, step: int) -> bool:
+def announce_large(subscriber: object, step: int) -> bool:
     """Have a subscriber expect large elements; one that we do not know does not mind their size."""
-    expect = getattr(subscriber, "expect_large", None)
-    return expect is not None and expect(step)
+    return isinstance(subscriber, ExpectsLarge) and subscriber.expect_large(step)
 
 
 def is_starving(subscriber: Any) -> bool:

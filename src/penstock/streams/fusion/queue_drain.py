@@ -16,6 +16,7 @@ from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_elements, drop_error
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.drain import Drain
+from penstock.streams.fusion.link import Pausable
 from penstock.streams.fusion.op import Op
 
 __all__ = ["QueueDrain", "Relay", "needed_above", "relay_for"]
@@ -114,7 +115,7 @@ class QueueDrain(Drain):
 
     def size_of_one(self) -> int | None:
         upstream = self.upstream
-        return upstream.size_of_one() if isinstance(upstream, Drain) else None
+        return upstream.size_of_one() if isinstance(upstream, Pausable) else None
 
     def queued(self) -> int:
         return len(self.queue)
@@ -203,7 +204,7 @@ class Relay(QueueDrain):
     def _may_ask_for_all(self) -> bool:
         """Whether the upstream stops when it is told to, however much it was asked for."""
         upstream = self.upstream
-        return isinstance(upstream, Drain) and upstream.can_pause()
+        return isinstance(upstream, Pausable) and upstream.can_pause()
 
     def can_pause(self) -> bool:
         """If the upstream can, or was asked for a few elements only: our own queue is empty."""
@@ -213,13 +214,14 @@ class Relay(QueueDrain):
         """Pause the upstream, too: it was asked for as much as we were."""
         super().pause()
         upstream = self.upstream
-        if isinstance(upstream, Drain):
+        if isinstance(upstream, Pausable):
             upstream.pause()
 
     def resume(self) -> None:
+        """Let the upstream go on, too, unless the first element that came out has paused us again."""
         super().resume()
         upstream = self.upstream
-        if isinstance(upstream, Drain):
+        if not self.paused and isinstance(upstream, Pausable):
             upstream.resume()
 
     def exchange(self) -> None:

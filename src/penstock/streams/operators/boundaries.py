@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place
-from penstock.streams.fusion import GONE, Drain, Op, QueueDrain, announce_large, is_starving
+from penstock.streams.fusion import (
+    GONE,
+    Drain,
+    ExpectsLarge,
+    Op,
+    Pausable,
+    QueueDrain,
+    announce_large,
+    is_starving,
+)
 from penstock.streams.home import Home, home_of
 from penstock.streams.operators.read_ahead import ReadAhead, read_ahead_of, step_of
 from penstock.streams.operators.sources import FailedSource
@@ -158,7 +167,7 @@ class _PublishOn(Prefetching):
     the flag, the worker sets the flag and then looks at the queue, so one of them sees the other.
     """
 
-    __slots__ = ("_ahead", "_context", "_due", "_scheduler", "_slice_end", "idle")
+    __slots__ = ("_ahead", "_aheads", "_context", "_due", "_scheduler", "_slice_end", "idle")
 
     def __init__(
         self,
@@ -179,6 +188,7 @@ class _PublishOn(Prefetching):
         self.idle = True
         self._ahead: ReadAhead | None = None
         """Bounds the queue in bytes, if elements can be large."""
+        self._aheads: list[ReadAhead] = []
         self._due = self.batch
         """After how many elements to ask for as many more."""
 
@@ -196,9 +206,11 @@ class _PublishOn(Prefetching):
         """Measure what comes. But a number that the user gives counts elements, however large they are."""
         super().expect_large(step)
         if self._ahead is None and self.prefetch == PREFETCH:
-            self._ahead = read_ahead_of(
-                self.upstream, step, PREFETCH, self._waiting, self._stall, self._count
+            ahead = read_ahead_of(
+                self._aheads, self.upstream, step, PREFETCH, self._waiting, self._stall, self._count
             )
+            if ahead is not None:
+                self._ahead = ahead
             if self.upstream is None:
                 self.refill_at = self._due = UNBOUNDED  # as long as it asks for a few at a time
         return self._ahead is not None and self._ahead.holds
@@ -261,7 +273,8 @@ class _PublishOn(Prefetching):
             try:
                 try:
                     self.turn()
-                    again = not self.closed and self.demand > self.emitted >= self.stop_at
+                    # A pause stops the loop as the end of a slice does, but resume() looks again.
+                    again = not (self.closed or self.paused) and self.demand > self.emitted >= self.stop_at
                     if again:
                         self.dirty = True
                 finally:
@@ -314,7 +327,7 @@ class SubscribeOnSource(Source):
         return self._scheduler.name
 
 
-class _Remote:
+class _Remote(Pausable, ExpectsLarge):
     """Between a subscriber and a source on another scheduler: only requests have to change the thread."""
 
     __slots__ = ("_connecting", "_downstream", "_scheduler", "_upstream", "context", "home", "on_next")
@@ -341,6 +354,30 @@ class _Remote:
     def expect_large(self, step: int) -> bool:
         """What comes from above goes straight down."""
         return announce_large(self._downstream, step)
+
+    def can_pause(self) -> bool:
+        """If the source can: nothing waits here."""
+        upstream = self._upstream
+        return isinstance(upstream, Pausable) and upstream.can_pause()
+
+    def pause(self) -> None:
+        upstream = self._upstream
+        if isinstance(upstream, Pausable):
+            upstream.pause()
+
+    def resume(self) -> None:
+        """As with a request, the source goes on where it runs."""
+        upstream = self._upstream
+        if not isinstance(upstream, Pausable):
+            return
+        try:
+            self._scheduler.submit(lambda: self.context.copy().run(upstream.resume))
+        except Exception as refused:
+            self._fail(refused)
+
+    def size_of_one(self) -> int | None:
+        upstream = self._upstream
+        return upstream.size_of_one() if isinstance(upstream, Pausable) else None
 
     def is_starving(self) -> bool:
         """Whether the subscriber waits for an element."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber
 from penstock.streams.errors import Place
-from penstock.streams.fusion import Link, Op, QueueDrain
+from penstock.streams.fusion import Op, Pausable, QueueDrain
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.source import Source
 
@@ -83,7 +83,7 @@ class Branch:
     def size_of_one(self) -> int | None:
         """About how many bytes an element was made of, if that is known."""
         above = self._splitter.upstream
-        return above.size_of_one() if isinstance(above, Link) else None
+        return above.size_of_one() if isinstance(above, Pausable) else None
 
     @property
     def large(self) -> int | None:

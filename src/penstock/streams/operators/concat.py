@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error, set_context
 from penstock.streams.events import StageState
-from penstock.streams.fusion import Drain, Link, Op, Relay, announce_large
+from penstock.streams.fusion import Drain, ExpectsLarge, Link, Op, Relay, announce_large
 from penstock.streams.operators.at_hand import HandfulSubscription, elements_at_hand
 from penstock.streams.operators.read_ahead import step_of
 from penstock.streams.source import Next, Source
@@ -191,7 +191,7 @@ class ConcatMapSource(Source):
         return "sources"
 
 
-class _Outer:
+class _Outer(ExpectsLarge):
     """Collects the elements that will become streams."""
 
     __slots__ = ("_prefetch", "_stage", "below", "home")

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import Place, drop_elements, drop_error
-from penstock.streams.fusion import Drain, Op
+from penstock.streams.fusion import Drain, ExpectsLarge, Op, Pausable
 from penstock.streams.fusion.codegen import Head
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.operators.at_hand import AtHand, elements_at_hand
@@ -53,8 +53,8 @@ class ManySources(Drain):
 
     def size_of_one(self) -> int | None:
         """The largest that a source knows of."""
-        above = [source.subscription for source in tuple(self.sources)]
-        sizes = [one.size_of_one() for one in above if isinstance(one, Drain)]
+        above: list[object] = [source.subscription for source in tuple(self.sources)]
+        sizes = [one.size_of_one() for one in above if isinstance(one, Pausable)]
         return max([size for size in sizes if size is not None], default=None)
 
     def is_first(self, inner: Inner) -> bool:
@@ -131,7 +131,7 @@ class ManySources(Drain):
         return [subscription for subscription in found if subscription is not None]
 
 
-class Outer:
+class Outer(ExpectsLarge):
     """Subscribes to the stream whose elements become sources; asks for a new one only when told to."""
 
     __slots__ = ("_first", "_on_element", "_stage", "below", "done", "home", "subscription")
@@ -199,11 +199,12 @@ class Outer:
             subscription.cancel()
 
 
-class Inner:
+class Inner(ExpectsLarge):
     """Subscribes to one source and keeps a bounded queue of its elements filled."""
 
     __slots__ = (
         "_ahead",
+        "_aheads",
         "_batch",
         "_prefetch",
         "_stage",
@@ -222,6 +223,7 @@ class Inner:
         self._taken = 0
         self._ahead: ReadAhead | None = None
         """Asks for elements that can be large; None if they are not."""
+        self._aheads: list[ReadAhead] = []
         self.home = stage.home
         self.below = stage.below
         self.queue: deque[Any] = deque()
@@ -240,7 +242,9 @@ class Inner:
         """Measure what comes. But a number that the user gives counts elements, however large they are."""
         self._stage.expect_large(step)
         if self._ahead is None and self._prefetch == INNER_PREFETCH:
-            self._ahead = read_ahead_of(self.subscription, step, self._prefetch, self._waiting)
+            ahead = read_ahead_of(self._aheads, self.subscription, step, self._prefetch, self._waiting)
+            if ahead is not None:
+                self._ahead = ahead
         return self._ahead is not None and self._ahead.holds
 
     def is_starving(self) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import drop_error
-from penstock.streams.fusion import Op, Relay
+from penstock.streams.fusion import ExpectsLarge, Op, Relay
 from penstock.streams.source import Source
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ class _Race:
             return True
 
     def out_of(self, runner: _Runner) -> bool:
-        """Whether this one runs in vain."""
+        """Whether the race is over for this one."""
         return self.over or self.winner not in (None, runner)
 
     def has_won(self, runner: _Runner) -> bool:
@@ -150,7 +150,7 @@ class _Race:
             drop_error(error, f"a stream that lost the race of {self.stage.name}")
 
 
-class _Runner:
+class _Runner(ExpectsLarge):
     """Subscribes to one of the streams."""
 
     __slots__ = ("_done", "_race", "_sent", "asked", "below", "home", "subscription")

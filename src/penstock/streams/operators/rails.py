@@ -2,7 +2,8 @@
 
 A :class:`_Dealer` subscribes to the source and gives each element to the next rail that has demand. It keeps
 no queue: the source is asked for what all rails together have asked for. So the rails themselves bound what
-waits, and a rail that is slow is left out until it asks again.
+waits, and a rail that is slow is left out until it asks again. A queue below a rail pauses it while too many
+bytes wait there; an element that no rail takes then stays with the dealer, which pauses the source.
 
 Errors of one rail end all of them at once. An error of the source goes down every rail, behind the elements
 that are on it, and ends the stream when it has come out of all: so no element that was dealt is lost to it.
@@ -10,11 +11,13 @@ that are on it, and ends the stream when it has come out of all: so no element t
 
 from __future__ import annotations
 
+from _thread import allocate_lock
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from penstock.spec import UNBOUNDED, Subscriber
-from penstock.streams.fusion import Op
+from penstock.spec import UNBOUNDED, Subscriber, Subscription
+from penstock.streams.fusion import Op, Pausable, announce_large
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.queue_drain import relay_for
 from penstock.streams.operators.boundaries import PREFETCH
@@ -23,6 +26,7 @@ from penstock.streams.operators.flat_map import Inner
 from penstock.streams.operators.ordered_merge import InOrder
 from penstock.streams.operators.sources import FailedSource
 from penstock.streams.operators.splitter import Splitter
+from penstock.streams.schedulers import SchedulerClosed, shared_pool
 from penstock.streams.schedulers.scheduler import asks_main_thread_to_stop
 from penstock.streams.source import Next, Source
 from penstock.streams.stream import flux_of
@@ -118,19 +122,32 @@ class GatherSource(Source):
 
 
 # -------------------------------------------------------------------- from the source to the rails
-class _Rail(Branch):
+class _Rail(Branch, Pausable):
     """One rail, and the Subscription of the stage at its top. It has demand instead of a queue."""
 
-    __slots__ = ("demand",)
+    __slots__ = ("demand", "paused")
     _splitter: _Dealer
 
     def __init__(self, dealer: _Dealer, label: str) -> None:
         super().__init__(dealer, label)
         self.demand = 0
         """Only the dealer's owner counts."""
+        self.paused = False
+        """It gets no element until it goes on; the other rails may."""
 
     def request(self, n: int, /) -> None:
         self._splitter.post(self._splitter.asked, self, n)
+
+    def can_pause(self) -> bool:
+        """If the source can: what no rail takes has to wait there."""
+        return self._splitter.can_hold()
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self._splitter.wake()
 
     def abandon(self) -> None:
         """There will be no subscriber."""
@@ -175,13 +192,55 @@ class _Dealer(Splitter):
         self._granted = 0
         """The demand of all rails so far, less what those that have left did not get."""
         self._dealt = 0
+        self._holding = allocate_lock()
+        self._held = False
+        """The source is paused, because an element has come that no rail takes now."""
 
+    # ---------------------------------------------------------------- bytes
+    def expect_large(self, step: int) -> bool:
+        """Have the queues below the rails count bytes; they pause their rails, and all rails the source."""
+        self.large = step
+        told = [announce_large(rail.reader, step) for rail in self.rails if rail.reader is not None]
+        return any(told)
+
+    def can_hold(self) -> bool:
+        """Whether the source can be paused."""
+        upstream = self.upstream
+        return isinstance(upstream, Pausable) and upstream.can_pause()
+
+    def on_next(self, element: Any, /) -> None:
+        super().on_next(element)
+        if not self.inbox or not any(rail.paused for rail in self.rails):
+            return
+        upstream = self.upstream
+        if isinstance(upstream, Pausable):
+            with self._holding:
+                upstream.pause()
+                self._held = True
+            self.wake()  # a rail may have taken it before it could see that the source is held
+
+    def wake(self, ask: Callable[[Subscription, int], None] | None = None) -> None:
+        super().wake(ask)
+        if not self._held or self.inbox or self._token.locked():
+            return  # who has the token comes here afterwards
+        with self._holding:
+            goes_on, self._held = self._held, False
+        upstream = self.upstream
+        if not goes_on or not isinstance(upstream, Pausable):
+            return
+        if ask is None:
+            upstream.resume()
+            return
+        with suppress(SchedulerClosed):  # the interpreter is exiting, and the source with it
+            shared_pool().submit(upstream.resume)
+
+    # ---------------------------------------------------------------- dealing
     def place_one(self, element: Any) -> bool:
         rails = self.rails
         for _ in rails:
             self._number = (self._number + 1) % len(rails)
             rail = rails[self._number]
-            if rail.demand:
+            if rail.demand and not rail.paused:
                 if rail.demand < UNBOUNDED:
                     rail.demand -= 1
                 else:

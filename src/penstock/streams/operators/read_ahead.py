@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spec import Subscription
-from penstock.streams.fusion import Drain
+from penstock.streams.fusion import Pausable
 
 if TYPE_CHECKING:
     from penstock.streams.stream import Stream
@@ -129,7 +129,7 @@ class ByteBound:
     def _size_unseen(self) -> int:
         """The size of an element that cannot be measured: what it was made of, or the assumed size."""
         above = self._subscription
-        size = above.size_of_one() if isinstance(above, Drain) else None
+        size = above.size_of_one() if isinstance(above, Pausable) else None
         return self._unmeasured if size is None else size
 
 
@@ -140,7 +140,7 @@ class ReadAhead(ByteBound):
     Any other stage is asked for a few elements at a time, and for the next ones as these arrive.
     """
 
-    __slots__ = ("_asked", "_came", "_low", "_most", "_on_pausable", "_step", "holds")
+    __slots__ = ("_asked", "_came", "_go_on_at", "_low", "_most", "_on_pausable", "_step", "holds")
 
     def __init__(
         self,
@@ -157,6 +157,8 @@ class ReadAhead(ByteBound):
         self._on_pausable = on_pausable
         self._asked = 0
         self._came = 0
+        self._go_on_at = 0
+        """How many elements wait when half of the bytes are gone: before that there is no need to measure."""
         self.holds = False
         """The stage above can be paused; it was asked for ``most`` elements, and the consumer asks again."""
 
@@ -185,17 +187,31 @@ class ReadAhead(ByteBound):
     def took(self) -> None:
         """The consumer has taken an element from the queue while nothing was coming."""
         if self.holds:
-            self.go_on_if_half_empty()
+            # Whatever was noted, an empty queue is always looked at.
+            if len(self._waiting()) <= self._go_on_at:
+                self.go_on_if_half_empty()
         else:
             self._ask()
+
+    def _is_half_empty(self) -> bool:
+        waiting = self._waiting()
+        if self._bytes(waiting) * 2 <= BYTES_AHEAD:
+            return True
+        left, unseen, self._go_on_at = BYTES_AHEAD >> 1, self._size_unseen(), 0
+        for one in reversed(waiting):  # the consumer takes the oldest first
+            left -= len(one) if type(one) in _MEASURED else unseen
+            if left < 0:
+                break
+            self._go_on_at += 1
+        return False
 
     def _first_came(self) -> None:
         """By now the stages above are connected, and know whether they can be paused."""
         above = self._subscription
-        if isinstance(above, Drain) and above.can_pause():
+        if isinstance(above, Pausable) and above.can_pause():
             self._hold()
             if self._most > self._step:
-                above.request(self._most - self._step)
+                self._subscription.request(self._most - self._step)
 
     def _hold(self) -> None:
         self.holds = True
@@ -223,16 +239,24 @@ class ReadAhead(ByteBound):
 
 
 def read_ahead_of(
-    subscription: Subscription | None, step: int, most: int, *arguments: Callable[[], Any]
+    made: list[ReadAhead],
+    subscription: Subscription | None,
+    step: int,
+    most: int,
+    *arguments: Callable[[], Any],
 ) -> ReadAhead | None:
     """The demand of a queue that hears of large elements; None if it has asked for too many already.
 
     Before it has its subscription it can begin with few. Afterwards the stage above has to be one that can be
     paused.
+
+    Streams on several threads may announce large elements at the same moment. The first that is ``made`` for
+    the queue counts for all of them: it may have paused the stage above by now, and only it would resume it.
     """
     ahead = ReadAhead(step, most, *arguments)
     if subscription is not None:
-        if not (isinstance(subscription, Drain) and subscription.can_pause()):
+        if not (isinstance(subscription, Pausable) and subscription.can_pause()):
             return None
         ahead.join(subscription)
-    return ahead
+    made.append(ahead)
+    return made[0]

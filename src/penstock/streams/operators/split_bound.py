@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.spec import UNBOUNDED, Subscription
-from penstock.streams.fusion import Drain
+from penstock.streams.fusion import Pausable
 from penstock.streams.operators.read_ahead import BYTES_AHEAD, SMALL, ByteBound
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class SplitBound(ByteBound):
     def can_hold(self) -> bool:
         """Whether the source can be paused. Once it has sent something, it knows."""
         above = self._subscription
-        self.holds = isinstance(above, Drain) and above.can_pause()
+        self.holds = isinstance(above, Pausable) and above.can_pause()
         # A source that cannot be paused needs no call for each element: limit() measures before each request.
         self.small = SMALL if self.holds else UNBOUNDED
         return self.holds

@@ -26,7 +26,7 @@ from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, annotate, drop_error
-from penstock.streams.fusion import QueueDrain, announce_large, is_starving
+from penstock.streams.fusion import ExpectsLarge, QueueDrain, announce_large, is_starving
 from penstock.streams.home import Home
 from penstock.streams.operators.branch import Branch
 from penstock.streams.operators.read_ahead import BYTES_AHEAD
@@ -59,7 +59,7 @@ class Outlet:
         self._splitter.post(self._splitter.closed_below)
 
 
-class Splitter(ABC):
+class Splitter(ExpectsLarge, ABC):
     """Subscribes to the source, and decides for each element which branch gets it."""
 
     waits_for_readers: bool = True
@@ -100,6 +100,8 @@ class Splitter(ABC):
         self._reported = False
         self._bound: SplitBound | None = None
         """What waits in the branches, in bytes; None if bytes are not counted."""
+        self._bounds: list[SplitBound] = []
+        """More than one if several threads announced large elements at the same moment; the first counts."""
 
     # ---------------------------------------------------------------- what the source calls
     def on_subscribe(self, subscription: Subscription, /) -> None:
@@ -126,7 +128,9 @@ class Splitter(ABC):
                 bound.begin(self.upstream)
                 if not bound.can_hold():
                     return False  # it was asked for too many already
-            self._bound = bound
+            made = self._bounds
+            made.append(bound)
+            self._bound = made[0]  # as in read_ahead_of()
         return self._bound is not None and self._bound.holds
 
     def is_starving(self) -> bool:
@@ -380,7 +384,7 @@ class Splitter(ABC):
         """Let go of everything (§3.13); a late reader of a branch finds what waits in the branch."""
         self.upstream = None
         self._error = None
-        self._bound = None
+        self._bound, self._bounds = None, []
         self.inbox.clear()
         self.released()
 
@@ -429,7 +433,7 @@ class Splitter(ABC):
         if seen != self._arrived + bound.moves or not self.is_starving():
             self._watch_standstill(bound)
             return
-        self._bound, self.bounds_bytes = None, False
+        self._bound, self._bounds, self.bounds_bytes = None, [], False
         self._report(
             f"more than {BYTES_AHEAD >> 10} KiB wait in its parts, and a reader waits for what comes behind "
             "them; from now on the parts are bounded in elements only. Read the parts side by side "

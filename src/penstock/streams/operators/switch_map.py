@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import UNBOUNDED, Subscriber, Subscription
 from penstock.streams.errors import Place, drop_error
-from penstock.streams.fusion import Drain, Op
+from penstock.streams.fusion import Op, Pausable
 from penstock.streams.fusion.compiler import PENDING
 from penstock.streams.fusion.queue_drain import needed_above
 from penstock.streams.operators.flat_map import Inner, ManySources, Outer
@@ -133,12 +133,15 @@ class _SwitchMapping(ManySources):
     def pause(self) -> None:
         """Pause the inner stream, too: it was asked for as much as we were."""
         super().pause()
-        if (inner := self._present) is not None and isinstance(above := inner.subscription, Drain):
+        if (inner := self._present) is not None and isinstance(above := inner.subscription, Pausable):
             above.pause()
 
     def resume(self) -> None:
+        """Let the inner stream go on, too, unless its first element has paused us again."""
         super().resume()
-        if (inner := self._present) is not None and isinstance(above := inner.subscription, Drain):
+        if self.paused or (inner := self._present) is None:
+            return
+        if isinstance(above := inner.subscription, Pausable):
             above.resume()
 
     def waiting(self) -> list[Any]:
@@ -219,7 +222,7 @@ class _PresentInner(Inner):
 
     def _may_ask_for_all(self) -> bool:
         above = self.subscription
-        return isinstance(above, Drain) and above.can_pause()
+        return isinstance(above, Pausable) and above.can_pause()
 
     def take(self) -> Any:
         self._taken += 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Subscriber, Subscription
 from penstock.streams.errors import Place
-from penstock.streams.fusion import Op, Relay, relay_for
+from penstock.streams.fusion import ExpectsLarge, Op, Relay, relay_for
 from penstock.streams.operators.concat import Switching
 from penstock.streams.operators.overflow import Overflow, Overflowing
 from penstock.streams.schedulers import Alarm, Scheduler, Timer, shared_timer
@@ -297,7 +297,7 @@ class _Timing(Switching):
         self._cancel_timers()
 
 
-class _Leg:
+class _Leg(ExpectsLarge):
     """Receives the first source for the stage; once cut, it passes nothing on (§2.8)."""
 
     __slots__ = ("_door", "_stage", "_subscription", "active", "below", "home", "was_cut")

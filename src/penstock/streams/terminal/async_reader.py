@@ -21,7 +21,7 @@ __all__ = ["AsyncReader", "await_one", "iterate_async", "opened"]
 class AsyncReader(QueueReader):
     """A Subscriber that a coroutine reads; elements may come from any thread."""
 
-    __slots__ = ("_loop", "_mutex", "_thread", "_waiting")
+    __slots__ = ("_loop", "_mutex", "_waiting")
     way = "async for"
 
     def __init__(self, prefetch: int) -> None:
@@ -32,6 +32,12 @@ class AsyncReader(QueueReader):
         self._waiting: asyncio.Future[None] | None = None
 
     def wake(self) -> None:
+        if not self._is_fed:
+            if get_ident() == self._thread:
+                self._is_own = True
+                self.idle = False
+                return  # a reader that waits has said before that it is fed
+            self.is_fed()
         with self._mutex:
             if not self.idle:
                 return
@@ -55,7 +61,7 @@ class AsyncReader(QueueReader):
         guard = _Leaving(self)  # noqa: F841 - It goes when these variables do.
         self.home.start_turn()
         try:
-            stream._connect(self)
+            self.connect(stream)
             while True:
                 while queue:
                     yield take()
@@ -67,6 +73,8 @@ class AsyncReader(QueueReader):
                         taken = 0
                         if ahead is None or ahead.holds:
                             self._subscription.request(batch)
+                        if not self._is_fed:
+                            self.idle = True
                         turn += 1
                         if turn == 4:  # a synchronous source refills at once; let others run, too
                             turn = 0
@@ -77,13 +85,13 @@ class AsyncReader(QueueReader):
                     if error is not None:
                         raise error
                     return
+                self.is_fed()
                 with self._mutex:
                     self._waiting = self._loop.create_future()
                     self.idle = True
                 if queue or self._over:
                     self.idle = False
                     continue
-                self.waits()
                 await self._waiting
                 self.home.start_turn()
         finally:

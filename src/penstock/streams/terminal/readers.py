@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from _thread import allocate_lock
+from _thread import allocate_lock, get_ident
 from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from penstock.spec import UNBOUNDED, Subscription, none_element, none_error, none_subscription
 from penstock.streams.errors import drop_error
-from penstock.streams.fusion import ElementInbox
+from penstock.streams.fusion import ElementInbox, ExpectsLarge
 from penstock.streams.home import home_here
 from penstock.streams.operators.boundaries import PREFETCH, replenish_at
 from penstock.streams.operators.read_ahead import ReadAhead, read_ahead_of, step_of
@@ -38,12 +38,23 @@ __all__ = [
 class TerminalReader:
     """A Subscriber that asks for ``first`` elements at once; the base of everything that reads a stream."""
 
-    __slots__ = ("_ahead", "_cancelled", "_first", "_forks", "_over", "_subscription", "_unheard", "home")
+    __slots__ = (
+        "_ahead",
+        "_aheads",
+        "_cancelled",
+        "_first",
+        "_forks",
+        "_over",
+        "_subscription",
+        "_unheard",
+        "home",
+    )
 
     def __init__(self, first: int) -> None:
         self._first = first
         self._ahead: ReadAhead | None = None
         """Asks for elements that can be large; None if they are not."""
+        self._aheads: list[ReadAhead] = []
         self.home = home_here()
         """Where the stream's coroutines run."""
         self._forks = forks()
@@ -110,15 +121,30 @@ def _started_before_fork() -> RuntimeError:
     )
 
 
-class QueueReader(TerminalReader, ElementInbox):
+class QueueReader(TerminalReader, ElementInbox, ExpectsLarge):
     """Passes elements on through a queue, to a thread or to a coroutine.
 
     An element costs an append and one look at a flag. The reader is woken only when it had run out of
     elements, not for each of them. The order matters: a source appends and then looks at the flag, the
     reader sets the flag and then looks at the queue, so one of them sees the other.
+
+    A forked child may go on with a stream that runs in the reader's own thread only. So the reader has to
+    know whether others bring the elements, even if these are so fast that it never waits. A stream of its own
+    thread gives it the first element, or the end, while it subscribes. The flag is set then as well, so that
+    this element is noticed, and after each request, so that the first element of another thread is.
     """
 
-    __slots__ = ("__weakref__", "_has_waited", "_queue", "append", "extend", "idle", "measures")
+    __slots__ = (
+        "__weakref__",
+        "_is_fed",
+        "_is_own",
+        "_queue",
+        "_thread",
+        "append",
+        "extend",
+        "idle",
+        "measures",
+    )
     way: ClassVar[str]
     """How the stream is read, for messages."""
 
@@ -128,16 +154,29 @@ class QueueReader(TerminalReader, ElementInbox):
         self.append = self._queue.append
         self.extend = self._queue.extend
         self.idle = False
-        """Whether the reader waits, or is about to."""
+        """Whether the reader waits, or is about to, or does not know yet who brings the elements."""
         self.measures = False
         """Whether what waits is bounded in bytes as well, if elements can be large."""
-        self._has_waited = False
-        """Whether it has waited before: then others give it its elements, and it is no plain iterator."""
+        self._thread = 0
+        """The thread that subscribes."""
+        self._is_own = False
+        """Whether something has come on that thread."""
+        self._is_fed = False
+        """Whether others bring the elements, so that it is no plain iterator."""
 
-    def waits(self) -> None:
-        """The reader has run out of elements, and somebody else has to bring more."""
-        if not self._has_waited:
-            self._has_waited = True
+    def connect(self, stream: Stream[Any]) -> None:
+        """Subscribe, and see whether the stream runs in this thread."""
+        self._thread = get_ident()
+        self.idle = True
+        stream._connect(self)
+        if not self._is_own:
+            self.is_fed()
+        self.idle = not self._is_fed
+
+    def is_fed(self) -> None:
+        """Others bring the elements: the reader has to wait, or one has come from another thread."""
+        if not self._is_fed:
+            self._is_fed = True
             renew_after_fork(self)
 
     def renew_in_child(self) -> None:
@@ -148,7 +187,7 @@ class QueueReader(TerminalReader, ElementInbox):
 
     def _error_at_end(self) -> BaseException | None:
         """The error to raise now that the stream is over; None if there is none."""
-        if self._has_waited and self._forks != forks():
+        if self._is_fed and self._forks != forks():
             return _started_before_fork()
         return self._take_error()
 
@@ -175,7 +214,9 @@ class QueueReader(TerminalReader, ElementInbox):
     def expect_large(self, step: int) -> bool:
         """Measure what comes, unless the user has given a number of elements."""
         if self._ahead is None and self.measures:
-            self._ahead = read_ahead_of(self._subscription, step, self._first, self._waiting_elements)
+            ahead = read_ahead_of(self._aheads, self._subscription, step, self._first, self._waiting_elements)
+            if ahead is not None:
+                self._ahead = ahead
         return self._ahead is not None and self._ahead.holds
 
     def _waiting_elements(self) -> list[Any]:
@@ -183,7 +224,7 @@ class QueueReader(TerminalReader, ElementInbox):
 
     def is_starving(self) -> bool:
         """Whether the reader has run out of elements."""
-        return self.idle
+        return self.idle and self._is_fed
 
     def on_error(self, error: BaseException, /) -> None:
         if error is None:
@@ -212,6 +253,11 @@ class BlockingReader(QueueReader):
 
     def wake(self) -> None:
         self.idle = False
+        if not self._is_fed:
+            if get_ident() == self._thread:
+                self._is_own = True
+                return  # a reader that waits has said before that it is fed
+            self.is_fed()
         self._woken.put(None)  # one too many does not matter: the reader looks at the queue again
 
     def read(self, stream: Stream[Any]) -> Iterator[Any]:
@@ -219,7 +265,7 @@ class BlockingReader(QueueReader):
         queue, take = self._queue, self._queue.popleft
         batch, taken = replenish_at(self._first), 0
         try:
-            stream._connect(self)
+            self.connect(stream)
             while True:
                 while queue:
                     yield take()
@@ -231,11 +277,14 @@ class BlockingReader(QueueReader):
                         taken = 0
                         if ahead is None or ahead.holds:
                             self._subscription.request(batch)
+                        if not self._is_fed:
+                            self.idle = True
                 if self._over and not queue:
                     error = self._error_at_end()
                     if error is not None:
                         raise error
                     return
+                self.is_fed()
                 self.idle = True
                 if not queue and not self._over:
                     if on_an_event_loop():
@@ -244,7 +293,6 @@ class BlockingReader(QueueReader):
                             "use 'async for' or 'await'"
                         )
                     self._refuse_in_child()
-                    self.waits()
                     self._woken.get()
                 self.idle = False
         finally:
