@@ -23,6 +23,12 @@ from penstock.net.labels import local_of, remote_of
 from penstock.net.tls import TlsSession
 from penstock.net.transport import HIGH_WATER, Flush, SocketHandle, TransportEvents
 
+try:
+    import fcntl
+    import termios
+except ImportError:  # Windows has neither.
+    fcntl = None  # type: ignore[assignment]
+
 __all__ = ["AsyncioFlush", "AsyncioTransport"]
 
 _READ_SIZE: Final = 64 * 1024
@@ -148,6 +154,17 @@ class AsyncioTransport:
         """Send what was written, then close."""
         # Not now: we may be in a callback of the transport, which would then be lost a second time.
         self.loop.call_soon(self.raw.close)
+
+    def unacknowledged(self) -> int:
+        """How many bytes the kernel has that the peer's has not; 0 if nobody knows."""
+        opened = self.socket
+        if fcntl is None or opened is None:
+            return 0
+        try:
+            (left,) = struct.unpack("i", fcntl.ioctl(opened.fileno(), termios.TIOCOUTQ, bytes(4)))
+        except OSError:
+            return 0  # It is closed, or the system does not tell.
+        return int(left)
 
     def abort(self) -> None:
         """Close now, which is after the present callback of the transport; see close()."""

@@ -170,7 +170,13 @@ def reason_of(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+_FULL = frozenset({errno.EMFILE, errno.ENFILE})
+_FULL_REMEDY = "close some connections or files, or raise the limit (ulimit -n)"
+
+
 def _bind_remedy(error: OSError) -> str:
+    if error.errno in _FULL:
+        return _FULL_REMEDY
     if error.errno == errno.EADDRINUSE:
         return "another program is using it: stop that one, or choose another port (port 0: any free one)"
     if error.errno == errno.EEXIST:
@@ -178,7 +184,7 @@ def _bind_remedy(error: OSError) -> str:
     if error.errno == errno.EACCES:
         return "choose a port above 1023 or a path of your own, or give the program permission for this one"
     if error.errno == errno.EADDRNOTAVAIL:
-        return "this machine does not have that address; 0.0.0.0 stands for all that it has"
+        return "this machine does not have that address: use one that it has, or 0.0.0.0 for all of them"
     if isinstance(error, socket.gaierror):
         return "use an address of this machine, or a name for one"
     return "check the host and the port, or the path"
@@ -197,6 +203,10 @@ def _connect_remedy(error: BaseException) -> str:
         return "is the host right, and is there a firewall in between? connect_timeout() allows more time"
     if isinstance(error, FileNotFoundError):
         return "no server has created this socket; check the path"
+    if isinstance(error, PermissionError):
+        return "may this user write to the path? For a host, is there a firewall on this machine?"
+    if getattr(error, "errno", None) in _FULL:
+        return _FULL_REMEDY
     return "check the host, the port and the network"
 
 

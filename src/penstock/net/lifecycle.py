@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar, runtime_checkable
@@ -34,6 +35,9 @@ _log = logging.getLogger("penstock.net")
 
 _LOOKS: Final = 4
 """How often the figures are looked at within one idle limit."""
+
+_MOST_LINGERS: Final = 600
+"""How many times a close lingers at most, for a peer that takes a few bytes each time."""
 
 
 # ---------------------------------------------------------------- states
@@ -197,16 +201,30 @@ class Shutdown:
     most.
 
     Those seconds begin when the kernel has all that sends have left: a coroutine that awaited its send has
-    gone on, and nobody else waits for these bytes.
+    gone on, and nobody else waits for these bytes. They begin anew as long as the peer's kernel still takes
+    some of them: on a slow line the kernel may have megabytes, which are lost if the peer still sends when
+    the socket is closed.
     """
 
-    __slots__ = ("_closed_by_peer", "_flush", "_linger", "_timer", "_transport", "flushing")
+    __slots__ = (
+        "_closed_by_peer",
+        "_flush",
+        "_left",
+        "_linger",
+        "_looks",
+        "_timer",
+        "_transport",
+        "flushing",
+    )
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
         self._flush: Flush | None = None
         self._timer: TimerHandle | None = None
         self._linger = 0.0
+        self._left = sys.maxsize
+        """How many bytes the peer's kernel had not taken when we looked last."""
+        self._looks = 0
         self._closed_by_peer = False
         self.flushing = False
         """Whether bytes of completed sends have not left; the peer has not seen our end."""
@@ -231,7 +249,16 @@ class Shutdown:
             self._flush = self._transport.end()
         else:
             self._transport.close()
-        self._timer = self._transport.loop.call_later(self._linger, self._transport.abort)
+        self._timer = self._transport.loop.call_later(self._linger, self._give_up)
+
+    def _give_up(self) -> None:
+        """The time is over, unless the line is slow and still moves: a reset would destroy what is on it."""
+        before, self._left = self._left, self._transport.unacknowledged()
+        self._looks += 1
+        if self._linger > 0 and 0 < self._left < before and self._looks < _MOST_LINGERS:
+            self._timer = self._transport.loop.call_later(self._linger, self._give_up)
+        else:
+            self._transport.abort()
 
     def resume(self) -> None:
         """The transport has room again."""

@@ -153,7 +153,7 @@ class LoopResources(ClosedByBlocks):
             self._tenants.discard(tenant)
 
     def is_closed(self) -> LoopsClosed:
-        """The error for whoever wants to open something on loops that are closed."""
+        """The error for opening something on loops that are closed."""
         return LoopsClosed(f"{self!r} is closed, so nothing can be opened on it; make a new LoopResources")
 
     def __repr__(self) -> str:

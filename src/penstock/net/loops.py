@@ -203,7 +203,7 @@ class Disposable(ClosedByBlocks):
         """Close, and call ``_is_over()`` when that is done."""
 
     def _is_over(self) -> None:
-        """It is closed: tell those who wait for that, on this loop and on others."""
+        """It is closed: wake everything that waits for that, on this loop and on others."""
         self._over.set()
         if not self._ended.done():
             self._ended.set_result(None)

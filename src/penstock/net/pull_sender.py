@@ -33,7 +33,7 @@ _FAIR_BYTES: Final = 2 * _JOINED
 
 
 def are_large(last: bytes) -> bool:
-    """Whether a handful that was meant for small elements has met ones that fill the memory."""
+    """Whether a handful that was sized for small elements has got large ones, which fill the memory."""
     return len(last) * STEP > _JOINED
 
 

@@ -7,7 +7,7 @@ import logging
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Self, TypeVar
 
 from penstock.arguments import a_count, a_number, a_whole_number
 from penstock.net.endpoint import EndpointCallback, EndpointObserver
@@ -37,6 +37,7 @@ __all__ = [
     "SupportsFrames",
     "TcpBuilder",
     "TcpSettings",
+    "keep_alive_options",
 ]
 
 Handler = Callable[["Inbound", "Outbound"], Any]
@@ -82,6 +83,21 @@ class SocketOption:
     def apply(self, opened: SocketHandle) -> None:
         """Set the option on a socket."""
         opened.setsockopt(self.level, self.name, self.value)
+
+
+_LONGEST_KEEP_ALIVE: Final = 65_534
+"""Seconds; Linux waits at most half of that before it asks for the first time."""
+
+
+def keep_alive_options(seconds: float) -> tuple[SocketOption, ...]:
+    """What makes the system ask a silent peer, after half of this time, whether it is still there."""
+    wanted = {
+        "SO_KEEPALIVE": 1,
+        "TCP_KEEPIDLE": max(1, round(seconds / 2)),
+        "TCP_KEEPINTVL": max(1, round(seconds / 6)),
+        "TCP_KEEPCNT": 3,
+    }
+    return tuple(SocketOption.named(name, value) for name, value in wanted.items() if hasattr(socket, name))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,6 +302,16 @@ class TcpBuilder(SocketBuilder[TcpSettings]):
     def linger(self, seconds: float) -> Self:
         """How many seconds a close waits for the peer to close its side, once the kernel has all (1 s)."""
         return self._with(linger=a_number(seconds, "linger()", least=0))
+
+    def keep_alive(self, seconds: float = 60.0) -> Self:
+        """Let the system find out, within about so many seconds of silence, whether the peer is still there.
+
+        A machine that loses its power or its network says nothing, and a router may forget a connection.
+        A program that only waits for bytes would then wait for ever. This is for TCP: the peer's system
+        answers by itself, so a peer that is silent or slow is not affected. A Unix socket does not need it.
+        """
+        options = keep_alive_options(a_number(seconds, "keep_alive()", above=0, most=_LONGEST_KEEP_ALIVE))
+        return self._with(options=(*self._settings.options, *options))
 
     def read_ahead(self, size: int) -> Self:
         """How many bytes may be read without demand (64 KiB). With 0 none is, and a close is not noticed."""

@@ -231,6 +231,10 @@ class Transport(Protocol):
         """Send what was written, then close. ``connection_lost(None)`` follows, not before this returns."""
         ...
 
+    def unacknowledged(self) -> int:
+        """How many bytes the kernel has that the peer's has not; 0 if nobody knows."""
+        ...
+
     def abort(self) -> None:
         """Close now. What has not left is lost. ``connection_lost`` follows, not before this returns."""
         ...

@@ -16,7 +16,7 @@ from penstock.net.framing import length_prefixed
 from penstock.spec import Subscriber
 from penstock.streams import Flux, Mono, schedulers
 from penstock.streams.operators import splitter
-from penstock.streams.spi import PublisherSource, flux_of
+from penstock.streams.spi import Pausable, PublisherSource, flux_of
 
 LARGE = 1 << 20
 CHUNK = 1 << 16
@@ -95,6 +95,68 @@ def of_a_peer(sent: Sent) -> Flux[bytes]:
     return flux_of(source)
 
 
+class PausablePeer:
+    """Another one, whose subscription can be paused. It ends with its last element, paused or not."""
+
+    def __init__(self, sent: Sent, element_of: Callable[[int], Any]) -> None:
+        self.sent = sent
+        self.element_of = element_of
+
+    def subscribe(self, subscriber: Subscriber[Any]) -> None:
+        subscriber.on_subscribe(_PausablePeerSubscription(self.sent, self.element_of, subscriber))
+
+
+class _PausablePeerSubscription(Pausable):
+    def __init__(self, sent: Sent, element_of: Callable[[int], Any], subscriber: Subscriber[Any]) -> None:
+        self.sent = sent
+        self.element_of = element_of
+        self.subscriber = subscriber
+        self.size: int | None = None
+        self.left = deque(sent.sizes)
+        self.demand = 0
+        self.busy = self.paused = self.over = False
+
+    def request(self, n: int, /) -> None:
+        self.demand += n
+        self.work()
+
+    def can_pause(self) -> bool:
+        return True
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+        self.work()
+
+    def size_of_one(self) -> int | None:
+        return self.size
+
+    def work(self) -> None:
+        if self.busy:
+            return
+        self.busy = True
+        while self.demand and self.left and not self.over and not self.paused:
+            self.demand -= 1
+            self.size = self.left.popleft()
+            self.sent.taken += self.size
+            self.subscriber.on_next(self.element_of(self.size))
+        self.busy = False
+        if not self.left and not self.over:
+            self.over = True
+            self.subscriber.on_complete()
+
+    def cancel(self) -> None:
+        self.over = True
+
+
+def of_a_pausable_peer(sent: Sent, element_of: Callable[[int], Any] = bytes) -> Flux[Any]:
+    source = PublisherSource(PausablePeer(sent, element_of))
+    source.ahead = 2
+    return flux_of(source)
+
+
 SOURCES = {"framed": framed, "framed on a loop": framed_on_a_loop, "of a peer": of_a_peer}
 every_source = pytest.mark.parametrize("source", SOURCES)
 
@@ -128,6 +190,12 @@ OPENED: dict[str, Way] = {
         lambda _: Flux.just(1).concat_map(lambda _: f)
     ),
     "published": lambda f: Flux.just(1).flat_map(lambda _: f).publish_on(schedulers.shared_pool()),
+    "subscribed elsewhere": lambda f: (
+        Flux.just(1).flat_map(lambda _: f).subscribe_on(schedulers.shared_pool())
+    ),
+    "one subscribed elsewhere": lambda f: (
+        Flux.just(1).concat_map(lambda _: f).subscribe_on(schedulers.shared_pool()).map(part)
+    ),
     "awaited": lambda f: Flux.just(1).flat_map(lambda _: f).map_async(itself, concurrency=2),
     "merged": lambda f: Flux.merge(Flux.just(1).concat_map(lambda _: f), Flux.empty()),
     "zipped": lambda f: Flux.zip(Flux.just(1).flat_map(lambda _: f), Flux.range(10**6)).map(lambda x: x[0]),
@@ -151,6 +219,15 @@ SPLIT: dict[str, Way] = {
         Flux.just(1).flat_map(lambda _: f).group_by(in_turn(4)).flat_map(part)
     ),
     "windows of an opened stream": lambda f: Flux.just(1).concat_map(lambda _: f).window(100).flat_map(part),
+    "rails": lambda f: f.parallel(4).map(part).sequential(),
+    "rails of an opened stream": lambda f: (
+        Flux.just(1).flat_map(lambda _: f).parallel(4).map(part).sequential()
+    ),
+    "rails with nothing on them": lambda f: Flux.just(1).concat_map(lambda _: f).parallel(2).sequential(),
+    "rails with workers": lambda f: (
+        Flux.just(1).flat_map(lambda _: f).parallel(2).run_on(schedulers.shared_pool()).map(part).sequential()
+    ),
+    "rails by size": lambda f: Flux.just(1).concat_map(lambda _: f).parallel(2).ordered(key=len),
 }
 PARTS = 4
 """No more parts are read at the same time."""
@@ -249,6 +326,37 @@ def test_a_number_that_is_given_for_the_parts_means_elements() -> None:
             break
 
     asyncio.run(main())
+
+
+FOLLOWED: dict[str, Callable[[Flux[Sent]], Flux[bytes]]] = {
+    "concat_map": lambda several: several.concat_map(of_a_pausable_peer),
+    "switch_map": lambda several: several.switch_map(of_a_pausable_peer),
+}
+
+
+@pytest.mark.parametrize("way", FOLLOWED)
+def test_a_stream_that_follows_one_at_a_pause_is_paused_by_its_first_element(way: str) -> None:
+    """It is opened while the stage is paused, and sends this element inside of the stage's resume()."""
+    first, second = Sent([LARGE]), Sent([LARGE] * 40)
+    elements = iter(FOLLOWED[way](Flux.just(first, second)))
+
+    most = 0
+    for count, _ in enumerate(elements, 1):
+        most = max(most, first.taken + second.taken - count * LARGE)
+
+    assert count == 41
+    assert most <= 4 * LARGE
+
+
+@pytest.mark.parametrize("way", ["one group", "groups", "rails", "rails with nothing on them"])
+def test_an_object_in_a_part_is_as_large_as_what_it_was_made_of(way: str) -> None:
+    """So as many wait as make up the bound, also of a source that is not a stage of ours."""
+    sent = Sent([2000] * 600)
+    elements = iter(SPLIT[way](of_a_pausable_peer(sent, lambda size: [size])))
+
+    next(elements)
+
+    assert sent.taken > 100 * 2000
 
 
 # ------------------------------------------------------------------------- programs that need what is behind

@@ -14,6 +14,7 @@ import pytest
 from penstock.net.framing import length_prefixed, lines
 from penstock.streams import Flux, schedulers
 from penstock.streams.operators.read_ahead import BYTES_AHEAD
+from penstock.streams.schedulers import SingleThreadScheduler, Task
 
 LARGE = 1 << 20
 MOST_AHEAD = BYTES_AHEAD + 4 * LARGE
@@ -245,3 +246,31 @@ def test_parsed_lines_are_as_large_as_what_they_were_made_of() -> None:
             break
 
     asyncio.run(main())
+
+
+class Counting(SingleThreadScheduler):
+    """Counts its tasks."""
+
+    count = 0
+
+    def submit(self, task: Task) -> None:
+        self.count += 1
+        super().submit(task)
+
+
+def test_a_boundary_whose_reader_is_full_does_nothing() -> None:
+    """It is paused, with open demand, and must not look again and again whether it may go on."""
+    with Counting() as scheduler:
+        elements = iter(Sent([LARGE] * 20).frames().publish_on(scheduler))
+        next(elements)
+        threads = threading.Event()
+        scheduler.submit(threads.set)
+        assert threads.wait(30)
+        before = -1
+        while scheduler.count != before:
+            before = scheduler.count
+            threads.clear()
+            SingleThreadScheduler.submit(scheduler, threads.set)  # behind what it has to do
+            assert threads.wait(30)
+            assert before < 100
+        assert len(list(elements)) == 19

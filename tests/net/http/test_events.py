@@ -127,3 +127,40 @@ def test_a_wrong_event_can_be_kept_and_the_next_one_is_read(cuts: list[int]) -> 
     assert (second.id, second.data) == ("2", "")
     assert isinstance(third, WrongEvent)
     assert last == Event("b")
+
+
+PIECES = (
+    b"data: a",
+    b"data: " + b"x" * 9,
+    b"data: \xff",
+    b"id: 7",
+    b"id: 8",
+    b"zzzzzzzzzzzzzzz",
+    b"\n",
+    b"\r",
+)
+
+
+@example([b"data: \xff", b"\n", b"id: 7", b"zzzzzz"], [18])  # The id is cut in two.
+@given(st.lists(st.sampled_from(PIECES)), st.lists(st.integers(0, 60)))
+@settings(max_examples=300, deadline=None)
+def test_a_wrong_event_has_its_id_wherever_the_stream_is_cut(pieces: list[bytes], cuts: list[int]) -> None:
+    """Without its id it is sent again after the next reconnect."""
+    data = b"".join(pieces) + b"\n\n"
+
+    def read(*ends: int) -> list[tuple[str, str | None, type]]:
+        decoder = EventDecoder(16, keep_wrong=True)
+        parts = [data[start:end] for start, end in pairwise((0, *ends, len(data)))]
+        events = [event for part in parts for event in decoder.feed(part)]
+        return [(event.data, event.id, type(getattr(event, "error", None))) for event in events]
+
+    assert read(*sorted(cut for cut in cuts if cut < len(data))) == read()
+
+
+def test_an_event_that_its_id_makes_too_long_has_it_all_the_same() -> None:
+    decoder = EventDecoder(16, keep_wrong=True)
+
+    [event] = decoder.feed(b"data: 12345678\nid: 7\n\n")
+
+    assert isinstance(event, WrongEvent)
+    assert event.id == "7"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import subprocess
 import sys
@@ -584,6 +585,58 @@ def test_a_cancel_on_another_thread_at_any_moment_leaves_no_connection() -> None
         asyncio.run(ask(url))
         with left:
             assert left.wait_for(lambda: here == 0, PATIENCE)
+
+
+def test_an_await_that_is_cancelled_when_the_connection_is_there_leaves_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The element had come, and the coroutine that awaited it was gone: nobody closed the connection."""
+    ends = Ends()
+    opening = WebSocketClient._open
+    using: asyncio.Future[None]
+
+    def cancel_after(count: int) -> None:
+        if count:
+            asyncio.get_running_loop().call_soon(cancel_after, count - 1)
+        else:
+            using.cancel()
+
+    async def use(url: str) -> None:
+        async with await ws(url).connect():
+            await asyncio.Event().wait()
+
+    async def ask(url: str) -> None:
+        nonlocal using
+        for count in range(8):
+
+            async def told(client: WebSocketClient, count: int = count) -> Any:
+                connection = await opening(client)
+                cancel_after(count)
+                return connection
+
+            monkeypatch.setattr(WebSocketClient, "_open", told)
+            ends.over.clear()
+            using = asyncio.ensure_future(use(url))
+            await asyncio.wait([using])
+            assert using.cancelled()
+            assert await asyncio.to_thread(ends.over.wait, PATIENCE), f"open after {count} turns"
+
+    with websocket_server(ends) as url:
+        run(ask(url))
+
+
+def test_a_server_of_pings_that_does_not_read_the_answers_is_cut_off() -> None:
+    """Each ping is answered at once, and the answers filled the memory."""
+
+    def talk(peer: RawPeer) -> None:
+        peer.accept()
+        with contextlib.suppress(ConnectionError):
+            for _ in range(160):
+                peer.socket.sendall(frame(PING, b"p" * 125) * 1000)
+
+    with raw_server(talk) as url, pytest.raises(WebSocketClosed, match="did not read the answers") as closed:
+        ws(url).receive().then().block(PATIENCE)
+    assert closed.value.code == 1006
 
 
 # ---------------------------------------------------------------- handlers

@@ -239,6 +239,30 @@ def test_bytes_that_were_awaited_leave_before_a_close_begins_to_linger(linger: f
     assert not transport.cut
 
 
+def test_a_close_lingers_on_while_the_peer_still_takes_what_was_sent() -> None:
+    """On a slow line. If the socket is closed and the peer still sends, what is on its way is lost."""
+    settings = TcpServer.create().linger(2).handle(lambda _, outbound: outbound.send(b"a long answer"))
+    connection, transport, loop = connected(settings)
+    for transport.on_the_way in (3000, 2000, 1000):
+        loop.pass_time(2)
+        transport.receive(b"and so on")
+        assert not connection.closed
+    loop.pass_time(2)  # The peer has taken nothing more.
+    assert connection.closed
+
+
+def test_a_close_does_not_linger_for_ever_for_a_peer_that_takes_a_byte_at_a_time() -> None:
+    settings = TcpServer.create().linger(2).handle(lambda _, outbound: outbound.send(b"a long answer"))
+    connection, transport, loop = connected(settings)
+    passed = 0
+    for transport.on_the_way in range(10_000, 0, -1):
+        loop.pass_time(2)
+        passed += 2
+        if connection.closed:
+            break
+    assert passed == 2 * 600
+
+
 def test_a_close_that_cannot_flush_is_cut_with_a_reset() -> None:
     """Bytes are missing, so the peer must not take this for the end."""
     connection, transport, loop = connected(None, MemoryTransport(MemoryLoop(), room=3))

@@ -141,6 +141,8 @@ class MemoryTransport:
         self.ended = self.closing = self.gone = False
         self.cut = False
         """Whether the connection was closed so that the peer sees a cut."""
+        self.on_the_way = 0
+        """How many bytes the peer's kernel has not taken."""
         self._half_closes = half_closes
 
     # ---------------------------------------------------------------- what a connection calls
@@ -186,6 +188,9 @@ class MemoryTransport:
         if not self.closing:
             self.closing = True
             self._close_when_empty()
+
+    def unacknowledged(self) -> int:
+        return self.on_the_way
 
     def abort(self) -> None:
         self.closing = True

@@ -6,27 +6,15 @@ import os
 
 import pytest
 
-from tests.streams.schedulers.child import run_script
+from tests.streams.schedulers.child import IN_CHILD, run_script
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
-CONNECTION = """
-import os, signal, sys, warnings
+CONNECTION = f"""{IN_CHILD}
+from functools import partial
 from penstock.net import NetError, TcpClient, TcpServer, UdpClient, UdpServer
 
-warnings.simplefilter("ignore", DeprecationWarning)
-
-def in_child(use):
-    sys.stdout.flush()
-    child = os.fork()
-    if not child:
-        signal.alarm(20)  # a child that hangs must not outlive the test
-        try:
-            print("child", use(), flush=True)
-        except NetError as error:
-            print("child", "the parent process at a fork" in str(error), flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
+in_child = partial(in_child, told="the parent process at a fork", refused=NetError)
 """
 
 TCP = """

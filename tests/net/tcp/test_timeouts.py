@@ -191,7 +191,7 @@ def test_a_connection_without_traffic_has_no_limit_unless_one_is_set(kind: str) 
     run_on(kind, main())
 
 
-@pytest.mark.parametrize("name", ["idle_timeout", "read_timeout", "write_timeout"])
+@pytest.mark.parametrize("name", ["idle_timeout", "read_timeout", "write_timeout", "keep_alive"])
 @pytest.mark.parametrize(
     ("seconds", "error", "text"),
     [
@@ -205,3 +205,12 @@ def test_a_connection_without_traffic_has_no_limit_unless_one_is_set(kind: str) 
 def test_a_limit_has_to_be_a_time(name: str, seconds: Any, error: type[Exception], text: str) -> None:
     with pytest.raises(error, match=rf"{name}\(\) needs a .*{text}"):
         getattr(TcpServer.create(), name)(seconds)
+
+
+def test_the_system_takes_every_time_that_keep_alive_takes() -> None:
+    server = TcpServer.create().handle(lambda inbound, outbound: outbound.send(inbound.receive()))
+    server.keep_alive(65_534).bind_now().close_now()
+    server.keep_alive(0.1).bind_now().close_now()
+
+    with pytest.raises(ValueError, match=r"keep_alive\(\) needs a number of at most 65534"):
+        server.keep_alive(65_535)

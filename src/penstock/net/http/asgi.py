@@ -124,7 +124,7 @@ class FormTooLarge(RequestRefused):
 
 
 class NotAForm(RequestRefused):
-    """The body of a request is something else than the form that the reader asks for."""
+    """The body of a request is not the kind of form that the reader asks for."""
 
     status = 415
 

@@ -5,6 +5,7 @@ The format is that of the HTML standard: lines of ``field: value``, and an empty
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -148,17 +149,20 @@ class EventDecoder(Decoder[Event]):
             if self._wrong is None:
                 self._check(self._length)
                 self._field(line)
-            elif line.startswith(b"id:") and len(line) <= self._limit:
-                self._field(line)  # So that it is not sent again.
         except (BadFrame, FrameTooLong) as wrong:
             self._note(wrong)
+        if self._wrong is not None and line.startswith(b"id:") and len(line) <= self._limit:
+            with contextlib.suppress(BadFrame):  # It is wrong already.
+                self._field(line)  # So that it is not sent again.
 
     def _check_pending(self) -> None:
         try:
-            self._check(self._length + len(self._pending))
+            if self._wrong is None:
+                self._check(self._length + len(self._pending))
         except FrameTooLong as wrong:
             self._note(wrong)
-            self._is_cut = self._is_cut or bool(self._pending)
+        if len(self._pending) > self._limit:
+            self._is_cut = True
             self._pending.clear()
 
     def _note(self, wrong: BadFrame | FrameTooLong) -> None:

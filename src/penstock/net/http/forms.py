@@ -31,7 +31,7 @@ MAX_FIELDS: Final = 1000
 """The default for the most fields or parts of a form."""
 
 _PATIENCE: Final = 10.0
-"""Seconds after which somebody is told that a part which is not read on holds back the next one."""
+"""Seconds after which the log says that a part which is no longer read holds back the next one."""
 
 _log = logging.getLogger("penstock.net.http")
 

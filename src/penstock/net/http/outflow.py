@@ -39,6 +39,7 @@ class Outflow(AsyncReader):
     def __init__(self, prefetch: int = PREFETCH) -> None:
         self._target = min(_FIRST, prefetch)
         super().__init__(self._target)
+        self._is_fed = True  # it is no iterator, with which a forked child could go on
         self._most = prefetch
         self._asked = self._target
         self._sent_elements = 0

@@ -25,6 +25,7 @@ from weakref import WeakKeyDictionary
 from penstock.arguments import a_number, a_whole_number
 from penstock.net.http.asgi import PoolExhausted, without_password
 from penstock.net.labels import let_go
+from penstock.net.settings import keep_alive_options
 from penstock.streams.schedulers import background_loop
 from penstock.streams.spi import renew_after_fork
 
@@ -40,6 +41,7 @@ _log = logging.getLogger("penstock.net.http")
 _ATTRIBUTE: Final = "_penstock_http_pools"
 """Where an event loop has its pools. They live as long as the loop does, and a registry would keep both."""
 _LAST_PORT: Final = 65_535
+_KEEP_ALIVE: Final = keep_alive_options(60.0)
 _CLOSE_WITHIN: Final = 5.0
 """Seconds that a loop's end waits for the connections to be closed."""
 
@@ -99,7 +101,7 @@ class HttpLease:
 
     def __init__(self, client: httpx2.AsyncClient, opened: Callable[[], object] | None = None) -> None:
         self.client = client
-        self.extensions: dict[str, Any] = {} if opened is None else {"trace": self._trace}
+        self.extensions: dict[str, Any] = {"trace": self._trace}
         """What to pass on with the request: the library reports what it does."""
         self.shared = opened is not None
         """Whether the request was sent on a connection that others have used. The server may have closed it
@@ -107,8 +109,15 @@ class HttpLease:
         self._opened = opened
 
     async def _trace(self, event: str, info: dict[str, Any]) -> None:
+        if event == "connection.connect_tcp.complete":
+            # A response may be silent for hours, and has no timeout then: is the server still there?
+            opened = info["return_value"].get_extra_info("socket")
+            for option in _KEEP_ALIVE if opened is not None else ():
+                with contextlib.suppress(OSError):  # it is broken already, and the request is told
+                    option.apply(opened)
+        if self._opened is None:
+            return
         if event in ("connection.connect_tcp.complete", "connection.connect_unix_socket.complete"):
-            assert self._opened is not None
             self._opened()
             self.shared = False
         if event in _NEW_STREAMS:

@@ -31,7 +31,7 @@ from penstock.net.http.websockets import (
 from penstock.net.tls import Path, TlsSettings
 from penstock.net.transport import call_on
 from penstock.streams import Flux, Mono
-from penstock.streams.spi import AsyncIterableSource, flux_of
+from penstock.streams.spi import AsyncIterableSource, flux_of, source_of
 
 __all__ = ["WebSocketClient", "WebSocketConnection", "ws"]
 
@@ -190,7 +190,9 @@ class WebSocketClient:
 
         On a thread without an event loop, ``connect().block()`` opens it on one in the background.
         """
-        return Mono.defer(lambda: _Attempt(self).mono())
+        opening = Mono.defer(lambda: _Attempt(self).mono())
+        source_of(opening).in_place = self._open
+        return opening
 
     def handle(self, handler: WebSocketHandler) -> Mono[Any]:
         """Open the WebSocket, run a handler with its two sides, and close it; a Mono without an element.

@@ -30,6 +30,8 @@ _SHOWN = 1024
 """How much of a refusal's body is kept."""
 _BROKEN: Final = 1006
 _NOT_UTF8: Final = 1007
+_MOST_PONGS: Final = 1 << 20
+"""Bytes of answers to pings that may wait for a server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -172,7 +174,9 @@ class WebSocketLink:
                 f"{url}: the server closed the WebSocket {said}", code=received.code, reason=received.reason
             )
         why = "the connection was cut without a close frame"
-        if self._silent:
+        if getattr(self._connection, "deaf", False):
+            why = "the server sent pings and did not read the answers"
+        elif self._silent:
             why = f"the server did not answer a ping for {self._settings.ping_timeout} s"
         elif closed.__cause__ is not None:
             why += f" ({closed.__cause__})"
@@ -237,6 +241,11 @@ async def open_link(settings: WebSocketSettings) -> WebSocketLink:
     closing: list[asyncio.TimerHandle] = []
 
     class Made(ClientConnection):
+        deaf = False
+        """Whether the server was cut off because it does not read our answers."""
+        pongs = 0
+        """How many bytes of answers may be waiting."""
+
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
             """Keep it: a refusal is told with the answer that this connection got."""
             super().connection_made(transport)
@@ -244,7 +253,14 @@ async def open_link(settings: WebSocketSettings) -> WebSocketLink:
 
         def data_received(self, data: bytes) -> None:
             """Have an end: the server closes the socket after the last frame, but not every server does."""
+            before = self.transport.get_write_buffer_size()
             super().data_received(data)
+            waiting = self.transport.get_write_buffer_size()
+            # The library answers each ping at once, whether or not there is space.
+            self.pongs = min(self.pongs + max(0, waiting - before), waiting)
+            if self.pongs > _MOST_PONGS:
+                self.deaf = True
+                self.transport.abort()
             if self.protocol.close_expected() and not closing:
                 closing.append(self.loop.call_later(settings.close_timeout, self.transport.abort))
 
@@ -310,7 +326,7 @@ def _refusal(url: str, error: Exception, response: Response | None) -> NetError:
     if isinstance(error, exceptions.InvalidURI | ValueError):
         reason = getattr(error, "msg", error)  # without the address, which may have a password
         return NetError(
-            f"{url!r} is not the address of a WebSocket ({reason}); it begins with ws:// or wss://"
+            f"{url!r} is not the address of a WebSocket ({reason}); write ws://HOST/PATH or wss://…"
         )
     if isinstance(error.__cause__, EOFError):
         return ConnectionAborted(f"{url}: the connection was lost in the handshake of the WebSocket")

@@ -34,7 +34,7 @@ class ProxyFailed(ConnectFailed):
 
 
 class ProxyAuthenticationFailed(ProxyFailed):
-    """The proxy wants credentials, or other ones."""
+    """The proxy requires credentials, or did not accept those that were given."""
 
 
 _PHASES: Final = {

@@ -22,7 +22,7 @@ class Introduction:
 
     header: ProxyHeader | None = None
     early: bytes = b""
-    """Bytes that looked like a header and were none."""
+    """Bytes that looked like a header and were not one."""
     refusal: str | None = None
     """Why the connection has to be closed before it begins."""
     left: bool = False

@@ -17,7 +17,7 @@ __all__ = ["ProxyProtocol"]
 
 @dataclass(frozen=True, slots=True)
 class ProxyProtocol:
-    """Which proxies a server believes, and what it expects of them."""
+    """Which proxies a server trusts, and what it expects of them."""
 
     trusted: tuple[IPv4Network | IPv6Network, ...]
     required: bool = True

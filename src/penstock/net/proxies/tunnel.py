@@ -141,7 +141,7 @@ class Tunnel:
             remedy = "it does not take Basic, the only scheme that is supported; use another proxy"
         else:
             remedy = "check the user name and the password in proxy()"
-        return self._failed("the proxy wants credentials (407)", remedy, 407, ProxyAuthenticationFailed)
+        return self._failed("the proxy requires credentials (407)", remedy, 407, ProxyAuthenticationFailed)
 
     # ---------------------------------------------------------------- SOCKS5
     async def _greet(self, raw: RawSocket) -> None:
@@ -154,7 +154,7 @@ class Tunnel:
             raise self._not("SOCKS5")
         if method == _NO_METHOD:
             self._phase = "authentication"
-            remedy = "ask which way it wants; user name and password are supported"
+            remedy = "ask its operator which method it requires; user name and password are supported"
             if not known:
                 remedy = "pass credentials: proxy('socks5://user:password@host:port')"
             raise self._failed(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -20,7 +19,7 @@ from penstock.net.loops import block_on
 from penstock.net.proxies.header import ProxyHeader
 from penstock.net.proxies.proxy import Proxy
 from penstock.net.settings import TcpBuilder, TcpSettings
-from penstock.net.tcp.dialer import Resolver, dial
+from penstock.net.tcp.dialer import Resolver, dial, dial_path
 from penstock.net.tcp.handover import handed_over
 from penstock.net.tcp.pool import ConnectionPool, acquire
 from penstock.net.tcp.prelude import Prelude
@@ -226,14 +225,4 @@ async def _unix_connection(
 ) -> tuple[Any, AsyncioBridge]:
     path = settings.path or ""
     tell_endpoint(settings, EndpointState.CONNECTING, (address_text(path),))
-    if not path.startswith("\0"):
-        return await loop.create_unix_connection(made, path, **tls)
-    # An abstract name, without a file: uvloop cannot connect to one itself.
-    calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        calling.setblocking(False)
-        await loop.sock_connect(calling, path)
-        return await loop.create_unix_connection(made, sock=calling, **tls)
-    except BaseException:
-        calling.close()
-        raise
+    return await handed_over(loop, made, await dial_path(path), tls)

@@ -1,4 +1,4 @@
-"""From a host and a port to a connected socket: looking up the addresses, and trying them.
+"""From a host and a port, or a path, to a connected socket: looking up the addresses, and trying them.
 
 Addresses are tried side by side, as RFC 8305 says: the next one when the one before has failed, or has not
 answered for a moment. asyncio can do that itself, but leaves a socket open if it is cancelled meanwhile, and
@@ -20,7 +20,7 @@ from penstock.net.errors import ResolveFailed
 from penstock.net.labels import address_text
 from penstock.net.settings import TcpSettings
 
-__all__ = ["Resolver", "dial"]
+__all__ = ["Resolver", "dial", "dial_path"]
 
 Resolver = Callable[[str, int], Awaitable[Iterable[str | tuple[Any, ...]]]]
 """Takes host and port. Returns addresses in the order to try them: ``"192.0.2.1"``, or with a port."""
@@ -30,6 +30,10 @@ _Found = tuple[int, Any]
 
 _NEXT_ADDRESS: Final = 0.25
 """Seconds after which the next address of a host is tried beside the first (RFC 8305)."""
+
+_FIRST_PAUSE: Final = 0.001
+_LONGEST_PAUSE: Final = 0.1
+"""Seconds until a full Unix socket is tried again, at first and at most."""
 
 
 async def dial(settings: TcpSettings, host: str, port: int) -> socket.socket:
@@ -48,6 +52,30 @@ async def dial(settings: TcpSettings, host: str, port: int) -> socket.socket:
     if len(found) == 1:
         return await _connected(settings, *found[0])
     return await _first_connected(settings, found)
+
+
+async def dial_path(path: str) -> socket.socket:
+    """A socket that is connected to the Unix socket at this path, or with this abstract name.
+
+    While as many callers wait there as the server allows, the system refuses further ones and does not tell
+    when there is space again. asyncio takes that refusal for a connection that is being made. So the socket
+    is connected here, and tried again and again; ``connect_timeout`` bounds that.
+    """
+    calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    pause = _FIRST_PAUSE
+    try:
+        calling.setblocking(False)
+        while True:
+            try:
+                calling.connect(path)
+            except (BlockingIOError, InterruptedError):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+            else:
+                return calling
+    except BaseException:
+        calling.close()
+        raise
 
 
 # ---------------------------------------------------------------- looking up

@@ -19,7 +19,7 @@ from penstock.net.connections import Connections
 from penstock.net.settings import TcpSettings
 from penstock.net.tcp.greeter import Greeter
 
-__all__ = ["Acceptor", "listening_sockets"]
+__all__ = ["Acceptor", "SocketFile", "listening_sockets"]
 
 _log = logging.getLogger("penstock.net")
 
@@ -87,8 +87,10 @@ class Acceptor:
 async def listening_sockets(settings: TcpSettings) -> list[socket.socket]:
     """A bound socket for each address of the host, or the one of a Unix path."""
     if settings.path is not None:
-        await _make_way(settings.path)
-        return [_bound(settings, socket.AF_UNIX, settings.path)]
+        _make_way(settings.path)
+        listening = _bound(settings, socket.AF_UNIX, settings.path)
+        listening.listen(settings.backlog)
+        return [listening]
     found = await asyncio.get_running_loop().getaddrinfo(
         settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )
@@ -132,20 +134,56 @@ def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
     return listening
 
 
-async def _make_way(path: str) -> None:
-    """Remove a socket that a dead server left behind; one that answers belongs to a live server."""
+def _make_way(path: str) -> None:
+    """Remove a socket that a dead server left behind; one that answers belongs to a live server.
+
+    There is no turn of the event loop between the question and the new socket, which listens at once: two
+    servers that start at the same time could otherwise take each other for dead.
+    """
     if path.startswith("\0") or not os.path.exists(path):
         return
     if not stat.S_ISSOCK(os.stat(path).st_mode):
         raise FileExistsError(errno.EEXIST, "there is a file that is not a socket")
-    probe = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
-        await asyncio.wait_for(asyncio.get_running_loop().sock_connect(probe, path), 1.0)
-    except (ConnectionRefusedError, FileNotFoundError):
-        with contextlib.suppress(FileNotFoundError):  # somebody else has just removed it
-            os.unlink(path)
-        return
-    finally:
-        probe.close()
+        try:
+            probe.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            with contextlib.suppress(FileNotFoundError):  # somebody else has just removed it
+                os.unlink(path)
+            return
+        except BlockingIOError:
+            pass  # So many callers wait that there is no space for another one.
     raise OSError(errno.EADDRINUSE, "a server is listening there")
+
+
+class SocketFile:
+    """The file of a Unix socket, which is removed with its server.
+
+    Somebody may have removed it before, and another server may have made its own there.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Right after it was bound."""
+        self._path = os.path.abspath(path)
+        self._identity = _identity(self._path)
+
+    @classmethod
+    def of(cls, settings: TcpSettings) -> SocketFile | None:
+        """The one of a server that is bound; None if it listens on a port, or has an abstract name."""
+        path = settings.path
+        return None if path is None or path.startswith("\0") else cls(path)
+
+    def remove(self) -> None:
+        """Remove it, if it is still the same. As long as the socket is open, no other file is like it."""
+        if self._identity is not None and _identity(self._path) == self._identity:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(self._path)
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.lstat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

@@ -6,7 +6,6 @@ Both come before TLS. So they are said on the bare socket, and a transport takes
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -16,7 +15,7 @@ from penstock.net.connections import Connections
 from penstock.net.proxies.raw_socket import RawSocket
 from penstock.net.proxies.tunnel import Tunnel
 from penstock.net.settings import TcpSettings
-from penstock.net.tcp.dialer import dial
+from penstock.net.tcp.dialer import dial, dial_path
 from penstock.net.tcp.handover import handed_over
 
 __all__ = ["Prelude"]
@@ -68,7 +67,7 @@ class Prelude:
         if path is None:
             calling = await dial(self._settings, self._host, self._port)
         else:
-            calling = await _unix_socket(loop, path)
+            calling = await dial_path(path)
         try:
             raw = RawSocket(calling, loop)
             if self._tunnel is not None:
@@ -79,14 +78,3 @@ class Prelude:
             calling.close()
             raise
         return await handed_over(loop, made, calling, tls)
-
-
-async def _unix_socket(loop: asyncio.AbstractEventLoop, path: str) -> socket.socket:
-    calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        calling.setblocking(False)
-        await loop.sock_connect(calling, path)
-    except BaseException:
-        calling.close()
-        raise
-    return calling

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import socket
 import ssl
 from collections.abc import Iterable, Mapping
@@ -23,7 +22,7 @@ from penstock.net.loops import Disposable, block_on
 from penstock.net.metrics import TcpMetrics
 from penstock.net.proxies.protocol import ProxyProtocol
 from penstock.net.settings import TcpBuilder, TcpSettings
-from penstock.net.tcp.listener import Acceptor, listening_sockets
+from penstock.net.tcp.listener import Acceptor, SocketFile, listening_sockets
 from penstock.net.tls import Path, TlsSettings
 from penstock.streams.spi import renew_after_fork
 
@@ -140,8 +139,10 @@ class TcpServer(TcpBuilder):
         connections = Connections(settings)
         sockets: list[socket.socket] = []
         listeners: list[Closable] = []
+        file: SocketFile | None = None
         try:
             sockets = await listening_sockets(settings)
+            file = SocketFile.of(settings)
             for listening in sockets:
                 if any((settings.loops, settings.tls, settings.proxy_protocol)):
                     acceptor = Acceptor(listening, connections)
@@ -150,6 +151,8 @@ class TcpServer(TcpBuilder):
                 else:
                     listeners.append(await _plain_server(loop, listening, connections))
         except BaseException as error:
+            if file is not None:
+                file.remove()
             for listener in listeners:
                 listener.close()
             for listening in sockets:
@@ -159,14 +162,12 @@ class TcpServer(TcpBuilder):
                     with contextlib.suppress(RuntimeError):
                         loop.remove_reader(listening)
                     listening.close()
-            if sockets:
-                _remove_path(settings)
             if not isinstance(error, OSError):
                 raise
             failed = BindFailed.at(settings.where, error)
             tell_endpoint(settings, EndpointState.FAILED, error=failed)
             raise failed from error
-        running = RunningServer(settings, sockets, listeners, connections, loop)
+        running = RunningServer(settings, sockets, file, listeners, connections, loop)
         if settings.loops is not None and not running._move_in(settings.loops):
             await running.aclose(0)
             raise settings.loops.is_closed()
@@ -189,6 +190,7 @@ class RunningServer(Disposable):
         self,
         settings: TcpSettings,
         sockets: list[socket.socket],
+        file: SocketFile | None,
         listeners: list[Closable],
         connections: Connections,
         loop: asyncio.AbstractEventLoop,
@@ -199,6 +201,7 @@ class RunningServer(Disposable):
         self._listeners = listeners
         self._connections = connections
         self._sockets = sockets
+        self._file = file
         self._addresses = [listening.getsockname() for listening in sockets]
         renew_after_fork(self)
 
@@ -235,13 +238,16 @@ class RunningServer(Disposable):
     def reload_certificate(self) -> None:
         """Read certificate and key again. New connections use them."""
         if self._settings.tls is None:
-            raise ValueError("this server does not speak TLS")
+            raise ValueError(
+                "this server does not speak TLS, so it has no certificate; give it secure(…) before bind()"
+            )
         self._settings.tls.reload()
 
     async def _close_within(self, grace: float) -> CloseReport:
+        if self._file is not None:
+            self._file.remove()
         for listener in self._listeners:
             listener.close()
-        _remove_path(self._settings)
         tell_endpoint(self._settings, EndpointState.UNBOUND, self.addresses)
         closed = await self._connections.aclose(grace)
         for label in closed.aborted:
@@ -270,10 +276,3 @@ async def _plain_server(
         accepted, sock=listening, backlog=connections.settings.backlog
     )
     return server
-
-
-def _remove_path(settings: TcpSettings) -> None:
-    """Remove the file of a Unix socket; asyncio of newer Pythons has removed it already."""
-    if settings.path is not None and not settings.path.startswith("\0"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(settings.path)
