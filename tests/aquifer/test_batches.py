@@ -174,6 +174,65 @@ def test_a_stream_has_all_of_a_batch_and_nothing_else(column: pa.Array) -> None:
     assert payload == expected.getvalue().to_pybytes()
 
 
+def messages_of(column: pa.Array) -> list[pa.ipc.Message]:
+    """The messages of a stream: the schema, dictionaries if there are some, and the rows."""
+    stream = arrow.to_arrow_stream(pa.record_batch({"column": column}))
+    return list(pa.ipc.MessageReader.open_stream(stream))
+
+
+NUMBERS = messages_of(pa.array([1, 2]))
+FRACTIONS = messages_of(pa.array([1.5, 2.5]))
+WORDS = messages_of(pa.array(["x", "y", "x"]).dictionary_encode())
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        [NUMBERS[0], FRACTIONS[0], NUMBERS[1]],
+        [NUMBERS[1], NUMBERS[0]],
+        [NUMBERS[0], WORDS[1], NUMBERS[1]],
+        [NUMBERS[0], WORDS[1], NUMBERS[0], NUMBERS[1]],
+        [WORDS[0], WORDS[2]],
+        [WORDS[1], WORDS[0], WORDS[2]],
+        [WORDS[0], WORDS[1], WORDS[0], WORDS[2]],
+    ],
+    ids=[
+        "two schemas",
+        "rows before their schema",
+        "a dictionary that no column has",
+        "the schema again after one",
+        "no dictionary",
+        "a dictionary before its schema",
+        "the schema again after its dictionary",
+    ],
+)
+def test_what_arrow_refuses_is_refused_in_the_same_words(messages: list[pa.ipc.Message]) -> None:
+    payload = b"".join(message.serialize().to_pybytes() for message in messages)
+    with pytest.raises((pa.ArrowException, OSError)) as expected, pa.ipc.open_stream(payload) as reader:
+        reader.read_next_batch()
+
+    with pytest.raises(expected.type) as told:
+        arrow.from_arrow_stream(payload)
+
+    assert str(told.value) == str(expected.value)
+
+
+def test_a_stream_in_the_other_order_of_bytes_is_read_as_it_says() -> None:
+    schema, rows = NUMBERS
+    metadata = bytearray(schema.metadata)
+    assert bytes(metadata[28:36]) == bytes([8, 0, 8, 0, 0, 0, 4, 0]), "where a schema says what it has"
+    assert bytes(metadata[44:46]) == b"\1\0", "the number of its columns, which is that of big-endian too"
+    metadata[32] = 44 - 36  # Now it has an order of bytes, which is this number.
+    head = b"\xff\xff\xff\xff" + len(metadata).to_bytes(4, "little")
+    payload = head + bytes(metadata) + rows.serialize().to_pybytes()
+
+    read = arrow.from_arrow_stream(payload)
+
+    assert read.column(0).to_pylist() == [1 << 56, 2 << 56]
+    with pa.ipc.open_stream(payload) as reader:
+        assert read.equals(reader.read_next_batch())
+
+
 @settings(max_examples=30, deadline=None)
 @given(columns)
 def test_arrow_rows_are_json_objects_for_who_takes_single_records(table: dict[str, list[Any]]) -> None:

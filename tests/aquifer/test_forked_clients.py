@@ -6,33 +6,21 @@ import os
 
 import pytest
 
-from tests.streams.schedulers.child import run_script
+from tests.streams.schedulers.child import IN_CHILD, run_script
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
-GATEWAY = """
-import os, signal, sys, tempfile, warnings
+GATEWAY = f"""{IN_CHILD}
+import tempfile
 from penstock.aquifer import AquiferPublisher, Gateway, LogReader, SqliteJournal, probe
 from penstock.streams import Flux
 
-warnings.simplefilter("ignore", DeprecationWarning)
+# What belongs to the parent is not closed in a child.
+os.register_at_fork(after_in_child=lambda: warnings.simplefilter("ignore", ResourceWarning))
 directory = tempfile.TemporaryDirectory()
 journal = SqliteJournal(directory.name + "/log.db")
 gateway = Gateway(Flux.range(5000), "tcp://127.0.0.1:0", codec="json", journal=journal).start()
 gateway.join()
-
-def in_child(use):
-    sys.stdout.flush()
-    child = os.fork()
-    if not child:
-        signal.alarm(20)  # a child that hangs must not outlive the test
-        warnings.simplefilter("ignore", ResourceWarning)  # what belongs to the parent is not closed here
-        try:
-            print("child", use(), flush=True)
-        except RuntimeError as refused:
-            print("child", "before a fork" in str(refused), flush=True)
-        os._exit(0)
-    os.waitpid(child, 0)
 """
 
 

@@ -639,6 +639,28 @@ def test_who_reads_what_is_shown_and_can_be_ended() -> None:
         eventually(shared([joined[1]]))
 
 
+def test_an_eviction_is_told_although_the_member_asks_for_its_group_before_it_hears_of_it() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def wait(record: Record) -> str | None:
+        begun.set()
+        assert go_on.wait(60)
+        return None
+
+    source = ByHand()
+    with Gateway(source, ANYWHERE, limits=PATIENT) as gateway:
+        member = join(gateway.endpoint, Member(judge=wait), partitions=1)
+        eventually(lambda: member.partitions == (0,))
+        source.give(record(0))
+        assert begun.wait(60)  # The thread that would hear of the eviction is at work.
+        gateway.evict("g/0-of-1")
+        member.subscription.wake()
+        eventually(lambda: [one for group in gateway.status().groups for one in group.members] == [])
+        go_on.set()
+        assert member.over.wait(60)
+        assert isinstance(member.error, Evicted)
+
+
 class EarlierGateway(threading.Thread):
     """Answers a question about a group as a gateway does that knows nothing of groups: with its status."""
 

@@ -29,6 +29,7 @@ from penstock.aquifer import (
 )
 from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records.batch import Batch
+from penstock.delivery import BadRecord
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, has, read, reading, stays
 from tests.aquifer.test_access_list import add
 from tests.aquifer.writing import Courier, deliver, stage
@@ -137,6 +138,27 @@ def test_a_key_with_one_right_has_no_other(clients: Path) -> None:
 
 
 # ---------------------------------------------------------------- a key is revoked
+def test_a_key_that_may_only_write_is_shown_no_piece_of_a_record(clients: Path) -> None:
+    add(clients, "alice", ALICE, "read")
+    add(clients, "bob", BOB, "write")
+    add(clients, "root", ROOT, "admin")
+    bad = BadRecord(b"4111", "the number of the card '4111' is too short")
+    source = Flux.concat(Flux.from_iterable([bad]), Flux.error(ValueError("'4111' is not a card")))
+    with guarded(source, clients, on_bad_record="skip", codec="text") as gateway:
+        gateway.join()
+        for curve in (AS_ALICE, AS_ROOT):
+            told = probe(gateway.curve_endpoint, SOON, curve)
+            assert told.failure == "ValueError: '4111' is not a card"
+            assert told.source.bad
+            assert told.source.bad[0].reason == bad.reason
+        told = probe(gateway.curve_endpoint, SOON, AS_BOB)
+
+    assert "4111" not in str(told.to_dict())
+    assert told.source.skipped == 1
+    assert told.failure
+    assert [stream.failure for stream in told.streams] == [told.failure]
+
+
 def revoke_by_file(gateway: Gateway, clients: Path) -> None:
     (clients / "alice.pub").unlink()
     assert gateway.reload_keys()
@@ -309,11 +331,11 @@ def test_a_reader_that_is_refused_its_id_reads_without_one(gateway: Gateway) -> 
 def test_a_gateway_that_does_not_run_has_nobody_to_administer(clients: Path) -> None:
     gateway = guarded(Numbers(1), clients)
     assert gateway.reload_keys()
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         gateway.ids()
     with gateway:
         assert gateway.ids()["total"] == 0
-    with pytest.raises(RuntimeError, match="does not run"):
+    with pytest.raises(RuntimeError, match="is not running"):
         gateway.evict("ledger")
 
 

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from pickle import PickleBuffer
+from typing import Any
 
 import hypothesis.strategies as some
 import msgspec
@@ -71,7 +73,10 @@ def shelves_of_this_process() -> int:
 
 def is_shared(batch: Batch) -> bool:
     """Whether the payload is seen where the gateway has put it."""
-    return isinstance(batch.payload, memoryview) and isinstance(batch.payload.obj, mmap.mmap)
+    seen: Any = batch.payload
+    while isinstance(seen, memoryview):
+        seen = seen.obj
+    return isinstance(seen, mmap.mmap)
 
 
 def a_session() -> Session:
@@ -122,6 +127,35 @@ def test_what_was_not_seen_yet_is_not_overwritten(segment: SharedSegment) -> Non
     assert segment.put(bytes(960)) is not None
     assert segment.put(bytes(960)) is None
     assert [bytes(view.payload(place)) for place in places[1:]] == [bytes([n]) * 960 for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize(
+    "part_of",
+    [
+        lambda payload: payload[100:200],
+        lambda payload: payload[50:][50:150],
+        lambda payload: memoryview(payload)[100:200],
+        lambda payload: payload.cast("I").cast("B")[100:200],
+        lambda payload: payload.toreadonly()[100:200],
+        lambda payload: memoryview(PickleBuffer(payload[100:200])),
+    ],
+    ids=["slice", "slice of a slice", "view", "cast", "read-only", "buffer"],
+)
+def test_what_lives_on_in_a_part_counts_as_looked_at(
+    segment: SharedSegment, part_of: Callable[[memoryview], memoryview]
+) -> None:
+    view = seen(segment.fields)
+    place = segment.put(b"kept" * 240)
+    assert place is not None
+    part = part_of(view.payload(place))
+    gc.collect()
+    assert view.in_use() == [1, 0]
+    segment.keep_only(view.in_use())
+    while (place := segment.put(b"next" * 240)) is not None:
+        view.payload(place)
+    assert part == b"kept" * 25, "the gateway has put something else there"
+    del part
+    assert 0 not in view.in_use()[1:]
 
 
 def test_what_lives_on_in_arrow_counts_as_looked_at(segment: SharedSegment) -> None:

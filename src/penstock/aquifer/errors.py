@@ -84,6 +84,9 @@ class AquiferError(Exception):
 class GatewayUnreachable(AquiferError):
     """No gateway answered at the endpoint for as long as the subscriber was told to try."""
 
+    reached = False
+    """Whether something listens at the endpoint, which may be another server, or need other keys."""
+
 
 class ProtocolViolation(AquiferError):
     """The peer sent something that the protocol does not allow."""

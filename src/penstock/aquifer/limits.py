@@ -32,7 +32,8 @@ class Limits:
     requests_per_second: int = 10_000
     """How many control messages a peer may send, with a burst of as many."""
     max_frame: int = 256 * 1024
-    """The most bytes of payload in a data frame, unless a single record is larger."""
+    """The most bytes of payload in a data frame, unless a single record is larger. In shared memory a frame
+    may have those of several."""
     max_frame_records: int = 10_000
     """The most records in a data frame."""
     frames_in_flight: int = 1024

@@ -40,7 +40,7 @@ class GatewayOptions:
 
     control: str | None = option(
         "tcp://127.0.0.1:5556",
-        help="where subscribers connect; port 0 is any free port, none is only --curve-control",
+        help="where subscribers connect; port 0 is any free port. With none, only --curve-control listens",
         metavar="ENDPOINT",
         parse=_endpoint_or_none,
     )

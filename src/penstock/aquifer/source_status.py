@@ -44,7 +44,7 @@ class BadElements(StatusObject):
 
 
 class SenderStatus(StatusObject):
-    """One of those who send to a feed."""
+    """One sender of a feed."""
 
     name: str = ""
     open: int = 0

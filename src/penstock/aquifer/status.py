@@ -222,7 +222,7 @@ class StreamStatus(StatusObject):
     name: str = ""
     """Empty for a stream that needs none."""
     default: bool = False
-    """Whether those who name no stream get this one."""
+    """Whether readers that do not name a stream get this one."""
     epoch: str = ""
     first: int = 0
     head: int = 0

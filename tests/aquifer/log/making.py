@@ -16,6 +16,25 @@ NO_WATERMARK = 1 << 60
 """Nobody needs any record any more."""
 
 
+class Clock:
+    """The time of day, to be set."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.set_by = 0.0
+
+    def time(self) -> float:
+        return self.now
+
+    def monotonic(self) -> float:
+        """Seconds that have passed, whatever the clock on the wall was set to."""
+        return self.now - self.set_by
+
+    def set(self, now: float) -> None:
+        self.set_by += now - self.now
+        self.now = now
+
+
 def batch_at(first: int, count: int = 1, *, width: int = 8, author: str = "") -> Batch:
     """A batch of ``count`` records of ``width`` bytes; each begins with its offset and its author."""
     values = [f"{offset} {author}".encode().ljust(width, b".") for offset in range(first, first + count)]

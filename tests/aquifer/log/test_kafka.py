@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from pathlib import Path
 
 import pytest
@@ -19,10 +20,10 @@ from penstock.aquifer import (
     KafkaJournal,
 )
 from penstock.aquifer import Producer as Writer
-from penstock.aquifer.log import Cursor
+from penstock.aquifer.log import Cursor, annotated_journal, kafka_topics
 from penstock.aquifer.records import unpack_values
 from penstock.streams import Flux
-from tests.aquifer.log.making import NO_WATERMARK, batch_at, batches_from, everything, fill
+from tests.aquifer.log.making import NO_WATERMARK, Clock, batch_at, batches_from, everything, fill
 from tests.cli.running import PATIENCE
 from tests.feeds.brokers import wait_until
 from tests.feeds.reading import Reader
@@ -103,6 +104,49 @@ def test_batches_that_are_forgotten_are_deleted_from_the_topic(kafka: KafkaBroke
     journal.close()
     again = KafkaJournal(kafka.address, topic)
     assert (again.first, again.head) == (90, 100)
+    again.close()
+
+
+def test_a_clock_that_is_set_makes_nothing_older_or_younger(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(time.time())
+    monkeypatch.setattr(annotated_journal, "time", clock)
+    journal = KafkaJournal(kafka.address, topic, max_age=60)
+    fill(journal, [5])
+    clock.set(clock.now + 86_400)
+    journal.retire(NO_WATERMARK)
+    assert journal.first == 0
+    fill(journal, [5])
+    clock.set(clock.now - 200_000)
+    clock.now += 59
+    journal.retire(NO_WATERMARK)
+    assert journal.first == 0
+    clock.now += 2
+    journal.retire(NO_WATERMARK)
+    assert journal.first == 10
+    journal.close()
+
+
+def test_a_clock_that_was_set_makes_nothing_older_for_the_next_owner(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(time.time())
+    for module in (annotated_journal, kafka_topics):
+        monkeypatch.setattr(module, "time", clock)
+    journal = KafkaJournal(kafka.address, topic, max_age=60)
+    fill(journal, [5])
+    clock.set(clock.now + 3000)  # Brokers refuse a time that is an hour ahead of theirs.
+    fill(journal, [5])
+    clock.set(clock.now - 3000)
+    journal.close()
+
+    again = KafkaJournal(kafka.address, topic, max_age=60)
+    again.retire(NO_WATERMARK)
+    assert again.first == 0
+    clock.now += 61
+    again.retire(NO_WATERMARK)
+    assert again.first == 10
     again.close()
 
 

@@ -110,7 +110,7 @@ def test_a_log_whose_state_is_gone_is_refused(kafka: KafkaBroker, topic: str) ->
 
 def test_a_new_log_needs_topics_of_one_partition(kafka: KafkaBroker, topic: str) -> None:
     kafka.create(topic, 3, retention_ms=-1)
-    with pytest.raises(JournalError, match=f"{topic} has 3 partitions, and a log needs one with 1"):
+    with pytest.raises(JournalError, match=f"{topic} has 3 partitions, and a log needs a topic with one"):
         KafkaJournal(kafka.address, topic)
 
 

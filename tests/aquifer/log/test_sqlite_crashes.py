@@ -209,7 +209,7 @@ class TestDamagedFile:
     def test_its_first_or_last_batch_is_missing(self, damaged: Path, offset: int) -> None:
         execute(damaged, f"delete from batches where first = {offset}")
 
-        with pytest.raises(JournalDamaged, match="it should have the records 0 to 299, and has not"):
+        with pytest.raises(JournalDamaged, match="it should have the records 0 to 299, but does not"):
             SqliteJournal(damaged)
 
     def test_its_state_is_missing(self, damaged: Path) -> None:

@@ -144,6 +144,35 @@ def test_the_other_name_of_a_file_whose_owner_was_killed(path: Path, tmp_path: P
         SqliteJournal(tmp_path / "second.db")
 
 
+@pytest.mark.parametrize("give_a_second_name", [os.link, os.rename])
+def test_a_name_that_has_the_seal_of_an_earlier_owner(
+    path: Path, tmp_path: Path, give_a_second_name: Callable[[Path, Path], None]
+) -> None:
+    with contextlib.closing(SqliteJournal(path)) as journal:
+        fill(journal, [3])
+    second = tmp_path / "second.db"
+    give_a_second_name(path, second)
+    killed_owner(second, 4)
+    if not path.exists():
+        second.rename(path)
+
+    with pytest.raises(JournalDamaged, match=LOST):
+        SqliteJournal(path)
+
+
+def test_a_name_that_was_not_used_for_a_while_does_no_harm(
+    open_sqlite: OpenSqlite, path: Path, tmp_path: Path
+) -> None:
+    with contextlib.closing(SqliteJournal(path)) as journal:
+        fill(journal, [3])
+    path.rename(tmp_path / "second.db")
+    with contextlib.closing(SqliteJournal(tmp_path / "second.db")) as journal:
+        fill(journal, [4])
+    (tmp_path / "second.db").rename(path)
+
+    assert open_sqlite().head == 7
+
+
 def test_a_tool_that_carried_the_log_over_did_no_harm(open_sqlite: OpenSqlite, path: Path) -> None:
     epoch = killed_owner(path, 3, 4)
     with contextlib.closing(sqlite3.connect(path)) as tool:

@@ -11,36 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from penstock.aquifer.log import SqliteJournal, database, sqlite, sqlite_writer
-from tests.aquifer.log.making import NO_WATERMARK, everything, fill
+from penstock.aquifer.log import SqliteJournal, annotated_journal, database, sqlite_writer
+from tests.aquifer.log.making import NO_WATERMARK, Clock, everything, fill
 
 OpenSqlite = Callable[..., SqliteJournal]
-
-
-class Clock:
-    """The time of day, to be set."""
-
-    now = 1_000_000.0
-
-    def time(self) -> float:
-        return self.now
-
-    def monotonic(self) -> float:
-        """Seconds that have passed, whatever the clock on the wall was set to."""
-        return self.now - self.set_by
-
-    set_by = 0.0
-
-    def set(self, now: float) -> None:
-        self.set_by += now - self.now
-        self.now = now
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     """What the journal takes for the time."""
-    made = Clock()
-    monkeypatch.setattr(sqlite, "time", made)
+    made = Clock(1_000_000.0)
+    monkeypatch.setattr(annotated_journal, "time", made)
     return made
 
 

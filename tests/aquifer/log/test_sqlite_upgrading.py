@@ -130,7 +130,7 @@ def test_a_journal_that_only_says_that_it_is_old_is_damaged(open_sqlite: OpenSql
     open_sqlite().close()
     changed(path, "pragma user_version = 1")
 
-    with pytest.raises(JournalDamaged, match="it says that it has format 1, and has not"):
+    with pytest.raises(JournalDamaged, match="it says that it has format 1, but it does not"):
         SqliteJournal(path)
 
 
@@ -194,7 +194,7 @@ class TestFormatTwo:
         open_sqlite().close()
         changed(path, "pragma user_version = 2")
 
-        with pytest.raises(JournalDamaged, match="it says that it has format 2, and has not"):
+        with pytest.raises(JournalDamaged, match="it says that it has format 2, but it does not"):
             SqliteJournal(path)
 
 

@@ -175,15 +175,20 @@ def test_a_slow_gateway_is_waited_for(start: Start, read: Read) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("lag", [0.0, 0.1], ids=["", "records-lag-behind"])
-def test_a_gateway_that_holds_its_answer_is_waited_for(start: Start, read: Read, lag: float) -> None:
+def test_a_gateway_that_holds_its_answer_is_waited_for(
+    start: Start, read: Read, lag: float, caplog: pytest.LogCaptureFixture
+) -> None:
     gateway = HoldingGateway(some(50), held=2, seconds=4, lag=lag)
 
     recorder = read(start(gateway), window=10, timeout=2).wait()
 
     assert recorder.error is None
     assert recorder.items == some(50)
-    # A question that was asked twice would ask for more than the window beyond the last record.
-    assert sum(gateway.asked) <= 50 + 10
+    assert "asking again" not in caplog.text
+    # On a busy machine a question is for fewer records, if some of the window still wait to be taken. However
+    # many questions there were, one is left over at the end; if one had been asked twice, there would be two.
+    asked_before = [sum(gateway.asked[:number]) for number in range(len(gateway.asked))]
+    assert len([before for before in asked_before if before >= 50]) == 1
 
 
 @pytest.mark.slow
@@ -302,7 +307,9 @@ def test_a_deficit_in_the_last_batch_does_not_keep_the_end_from_coming(start: St
 
     assert recorder.completed
     assert recorder.items == some(29)
-    assert [(each.declared - each.received, each.rate) for each in told] == [(1, 8)]
+    # Of 10 records, unless the reader had not handed on all that came before when it asked.
+    declared = gateway.sizes[-1]
+    assert told == [Deficit(declared, declared - 1, max(1, declared * 4 // 5))]
 
 
 def test_a_batch_that_is_lost_as_a_whole_is_a_deficit_too(start: Start, read: Read) -> None:

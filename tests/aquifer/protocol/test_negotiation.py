@@ -321,6 +321,19 @@ def test_a_welcome_without_a_place_is_a_violation() -> None:
     assert isinstance(line.finished, ProtocolViolation)
 
 
+@pytest.mark.parametrize("dialect", ["auto", "plain", "extended"])
+def test_a_server_that_sends_back_what_it_receives_is_not_waited_for(dialect: str) -> None:
+    """Its echo is a control message: it would count as a sign of life, for ever."""
+    line = OnTheLine(dialect=dialect)
+    (question,) = (effect.message for effect in line.effects if isinstance(effect, Send))
+    assert isinstance(question, Subscribe)
+
+    line.hear(question)
+
+    assert isinstance(line.finished, ProtocolViolation)
+    assert "not a gateway; check the host and the port" in str(line.finished)
+
+
 # -------------------------------------------------------------------- again
 def test_a_lost_gateway_is_asked_again_from_where_we_are() -> None:
     line = OnTheLine(name="me", stop=50)

@@ -13,6 +13,7 @@ from penstock.aquifer.log import Cursor
 from penstock.aquifer.protocol.messages import (
     AdminRequest,
     Control,
+    GroupFields,
     Next,
     NextFields,
     OnComplete,
@@ -26,9 +27,11 @@ from penstock.aquifer.protocol.messages import (
     encode,
     extension,
 )
+from penstock.aquifer.protocol.probes import status_for
 from penstock.aquifer.protocol.session import SessionEvent
 from penstock.aquifer.security.access import LOCAL, AccessList, Caller, Right
 from penstock.aquifer.security.keys import generate_keys
+from penstock.aquifer.status import GatewayStatus, SourceStatus
 from tests.aquifer.protocol.front_table import FrontTable, PretendedLog, send_all
 from tests.aquifer.protocol.writable_table import WritableTable
 
@@ -388,6 +391,51 @@ def test_a_session_without_an_id_is_evicted_by_its_number() -> None:
     assert code(table.administer(ROOT, evict=3)) == "BAD"
 
 
+def test_a_key_that_may_not_read_any_more_is_not_told_by_its_group_why_the_source_failed(
+    table: Tables,
+) -> None:
+    table.probe(ALICE, group=GroupFields(name="hers", member="ann", partitions=1))
+    table.log.failure = "'4111' is not a card"
+
+    assert "4111" in str(status(table.probe(ALICE))["groups"])
+    shown = status(table.probe(ALICE._replace(rights=Right.WRITE)))
+
+    assert [group["name"] for group in shown["groups"]] == ["hers"]
+    assert "4111" not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("rights", "told"),
+    [(Right.WRITE, False), (Right.READ, True), (Right.ADMIN, True), (Right.READ | Right.WRITE, True)],
+)
+def test_only_a_key_that_may_read_or_administer_is_told_why_a_source_is_down(
+    rights: Right, told: bool
+) -> None:
+    reason = "illegal chunk header: bytearray(b'4111')"
+    down = GatewayStatus(source=SourceStatus(state="down", reason=reason))
+
+    shown = status_for(ALICE._replace(rights=rights), down, 10).source
+
+    assert shown.state == "down"
+    assert (shown.reason == reason) is told
+    assert ("4111" in str(shown)) is told
+
+
+def test_nothing_is_said_of_a_source_that_is_up() -> None:
+    shown = status_for(ALICE._replace(rights=Right.WRITE), GatewayStatus(), 10)
+
+    assert shown.source.reason is UNSET
+    assert shown.failure is None
+
+
+def test_an_evicted_subscriber_that_comes_over_another_connection_is_told() -> None:
+    table = crowd()
+    table.come(ALICE, b"four", id="mine", me="m", nth=1)
+    status(table.administer(ROOT, evict="mine"))
+    assert code(table.come(ALICE, b"five", id="mine", me="m", nth=2)) == "EVICTED"
+    assert given(table.come(ALICE, b"six", id="mine", me="another", nth=1)).next == 0
+
+
 @pytest.mark.parametrize("name", ["ledger", "hers"], ids=["here", "away"])
 def test_a_forgotten_id_holds_nothing_and_is_gone_from_the_journal(name: str) -> None:
     table = crowd()
@@ -439,6 +487,20 @@ def test_a_name_that_is_given_away_while_a_batch_waits_keeps_the_number_of_that_
     table.table.administration.give_writer("q", ALICE.owner)
     table.write()
     assert table.marks == {"delivered:q": f"3 {ALICE.owner}"}
+
+
+def test_a_name_is_not_given_away_when_that_cannot_be_stored_any_more() -> None:
+    table = WritableTable()
+    put(table, ALICE, b"hers", batch=0)
+    table.commit(0, (0, 0, 1), caller=ALICE)
+    table.write()
+    table.log.end = table.log.head
+
+    with pytest.raises(ValueError, match="start the gateway again"):
+        table.table.administration.give_writer("q", BOB_KEY)
+
+    assert table.submitted == []
+    assert code(put(table, BOB, b"x", batch=1)) == "AUTH"
 
 
 @pytest.mark.parametrize(

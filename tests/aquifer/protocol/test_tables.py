@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.aquifer.protocol.extended_session import ExtendedSession
-from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe
+from penstock.aquifer.protocol.messages import OnComplete, OnError, OnNext, OnSubscribe, Subscribe
 from penstock.aquifer.protocol.plain_session import PlainSession
 from penstock.aquifer.protocol.session import WHY_ENDED, Session, SessionEvent, SessionState
 from penstock.aquifer.protocol.subscribe_options import SubscribeOptions
@@ -113,7 +113,8 @@ def test_nothing_is_sent_before_the_data_connection_is_there(dialect: type[Sessi
 
 def test_the_subscriber_side_knows_every_answer_while_it_waits_for_one() -> None:
     assert set(SubscriberSide.table) == set(Phase)
-    assert set(SubscriberSide.table[Phase.ASKING]) == {OnSubscribe, OnError, OnNext, OnComplete}
+    answers, its_own_question = {OnSubscribe, OnError, OnNext, OnComplete}, {Subscribe}
+    assert set(SubscriberSide.table[Phase.ASKING]) == answers | its_own_question, "and no answer but an echo"
     assert SubscriberSide.table[Phase.OVER] == {}
     for handlers in SubscriberSide.table.values():
         for handler in handlers.values():

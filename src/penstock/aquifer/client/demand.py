@@ -14,22 +14,42 @@ __all__ = ["Demand", "Turns"]
 class Demand:
     """How many elements were requested and not delivered yet; from any thread."""
 
-    __slots__ = ("_mutex", "left")
+    __slots__ = ("_mutex", "is_paused", "left", "open")
 
     def __init__(self) -> None:
         self._mutex = threading.Lock()
+        self.open = 0
+        """How many were requested,"""
         self.left = 0
+        """and how many of them may be delivered now: none while the subscriber has paused."""
+        self.is_paused = False
 
     def add(self, n: int) -> None:
         """So many more were requested."""
         with self._mutex:
-            self.left = min(self.left + n, UNBOUNDED)
+            self.open = min(self.open + n, UNBOUNDED)
+            if not self.is_paused:
+                self.left = self.open
 
     def spend(self, n: int) -> None:
         """So many were delivered; unbounded demand stays unbounded."""
         with self._mutex:
-            if self.left < UNBOUNDED:
-                self.left -= n
+            if self.open < UNBOUNDED:
+                self.open -= n
+                if not self.is_paused:
+                    self.left = self.open
+
+    def pause(self) -> None:
+        """Nothing may be delivered until :meth:`resume`; what was requested stays so."""
+        with self._mutex:
+            self.is_paused = True
+            self.left = 0
+
+    def resume(self) -> None:
+        """What was requested may be delivered again."""
+        with self._mutex:
+            self.is_paused = False
+            self.left = self.open
 
 
 class Signaller(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from penstock.aquifer.errors import ProtocolViolation
-from penstock.aquifer.protocol.frames import Frame, payload_of
+from penstock.aquifer.protocol.frames import Frame, payload_of, unpacked_bytes
 from penstock.aquifer.records import Record
 from penstock.aquifer.records.batch import packed_count, unpack_metadata, unpack_values
 from penstock.aquifer.records.codecs import Codec
@@ -47,6 +47,11 @@ class Unpacker:
         if self._records:
             elements = _as_records(elements, frame)
         return [elements] if self._batches else elements
+
+    @staticmethod
+    def size_of(frame: Frame) -> int:
+        """How many bytes its records have, if it arrived compressed."""
+        return unpacked_bytes(frame)
 
     @staticmethod
     def _check_count(frame: Frame, count: int) -> None:
@@ -116,7 +121,8 @@ class Chunk:
         end: int,
         nbytes: int,
         chosen: list[int] | None = None,
-        unpacked_bytes: int | None = None,
+        *,
+        unpacked_bytes: int,
     ) -> None:
         self._chosen = chosen
         """The positions of its records, if it has only some of those that it stands for."""
@@ -129,7 +135,7 @@ class Chunk:
         """The offset after its last record."""
         self.nbytes = nbytes
         """Its size as it arrived,"""
-        self.unpacked_bytes = nbytes if unpacked_bytes is None else unpacked_bytes
+        self.unpacked_bytes = unpacked_bytes
         """and that of its records, if it arrived compressed."""
 
     @property
@@ -137,13 +143,22 @@ class Chunk:
         """How many elements are unpacked and were not handed on yet."""
         return 0 if self._elements is None else len(self._elements) - self._position
 
-    def take(self, most: int) -> list[Any]:
-        """Up to ``most`` elements that were not handed on yet; call :meth:`handed` with how many were."""
+    def unpack(self) -> list[Any]:
+        """All its elements, which are unpacked the first time."""
         if self._elements is None:
             self._elements = self._unpack()
-        if not self._position and most >= len(self._elements):
-            return self._elements
-        return self._elements[self._position : self._position + most]
+        return self._elements
+
+    def take(self, most: int) -> list[Any]:
+        """Up to ``most`` elements that were not handed on yet; call :meth:`handed` with how many were."""
+        elements = self.unpack()
+        if not self._position and most >= len(elements):
+            return elements
+        return elements[self._position : self._position + most]
+
+    def size_of_one(self) -> int:
+        """The mean size of its elements, in bytes."""
+        return self.unpacked_bytes // (len(self.unpack()) or 1)
 
     def handed(self, count: int) -> None:
         """``count`` more elements were handed on."""

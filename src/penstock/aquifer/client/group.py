@@ -35,7 +35,7 @@ from penstock.aquifer.records import Partition
 from penstock.aquifer.status import GroupStatus, PartitionStatus
 from penstock.arguments import whole
 from penstock.spec import Subscriber, non_positive_request
-from penstock.streams.spi import drop_error, drop_raised
+from penstock.streams.spi import Pausable, drop_error, drop_raised
 
 __all__ = ["GroupSubscription", "PartitionMaker"]
 
@@ -65,7 +65,7 @@ class _Left(Exception):
     """The subscriber has cancelled while the gateway was being asked."""
 
 
-class GroupSubscription:
+class GroupSubscription(Pausable):
     """The Subscription of an :class:`~penstock.aquifer.AquiferPublisher` with a ``group``."""
 
     def __init__(
@@ -126,9 +126,29 @@ class GroupSubscription:
             self._fail(non_positive_request(n))
             return
         self.demand.add(number)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
         for one in self._subscriptions():
             if one.waits_for_demand:
                 one.wake()
+
+    def can_pause(self) -> bool:
+        """What has arrived and may not be signalled waits in the windows of the partitions."""
+        return True
+
+    def pause(self) -> None:
+        """Signal nothing more until :meth:`resume`, of whatever partition; called inside ``on_next``."""
+        self.demand.pause()
+
+    def resume(self) -> None:
+        """Go on with what was requested; from any thread."""
+        self.demand.resume()
+        self._wake_all()
+
+    def size_of_one(self) -> int | None:
+        """The size of the elements that are being signalled: that of the partition with the largest ones."""
+        return max((one.size_of_one() or 0 for one in self._subscriptions()), default=0) or None
 
     def cancel(self) -> None:
         """Stop the signals, soon (§3.12), and leave the group."""

@@ -28,6 +28,7 @@ from penstock.aquifer.errors import SourceFailed, TakenOver
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.spec import Subscriber, Subscription
+from penstock.streams.spi import ExpectsLarge, announce_large
 
 __all__ = ["PartitionSubscription", "moment"]
 
@@ -39,16 +40,21 @@ if hasattr(time, "CLOCK_BOOTTIME"):
     moment = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 
 
-class _Inlet:
+class _Inlet(ExpectsLarge):
     """Hands the records of a partition to the subscriber of the group, and keeps how they ended."""
 
     def __init__(self, subscriber: Subscriber[Any]) -> None:
+        self._subscriber = subscriber
         self.on_next = subscriber.on_next
         self.error: BaseException | None = None
         self.over = False
         """Whether the end was signalled: by the gateway, or because the partition was given up."""
 
     def on_subscribe(self, subscription: Subscription, /) -> None: ...
+
+    def expect_large(self, step: int) -> bool:
+        """Tell the subscriber of the group, which pauses all partitions at once."""
+        return announce_large(self._subscriber, step)
 
     def on_error(self, error: BaseException, /) -> None:
         self.error = error
@@ -76,7 +82,7 @@ class _PartitionRecipient(Recipient):
 
     def _signal(self, elements: list[Any]) -> int:
         assert self._subscriber is not None
-        on_next, count = self._subscriber.on_next, 0
+        on_next, demand, count = self._subscriber.on_next, self.demand, 0
         try:
             for element in elements:
                 if moment() >= self.sure_until:
@@ -84,7 +90,7 @@ class _PartitionRecipient(Recipient):
                     break
                 on_next(element)
                 count += 1
-                if self.cancelled:
+                if self.cancelled or demand.is_paused:
                     break
         except BaseException as error:
             self._drop(error)

@@ -9,13 +9,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from operator import length_hint
-from typing import Any
+from typing import Any, Final
 
 from penstock.aquifer.client.demand import Demand
 from penstock.spec import Subscriber, Subscription
-from penstock.streams.spi import ElementInbox, asks_main_thread_to_stop, drop_raised
+from penstock.streams.spi import ElementInbox, announce_large, asks_main_thread_to_stop, drop_raised
 
 __all__ = ["Recipient"]
+
+_LARGE_AT_ONCE: Final = 2
+"""How many large elements to ask for at a time, for a stage that asks for a few."""
 
 
 class Recipient:
@@ -26,8 +29,8 @@ class Recipient:
         self._name = f"a subscriber of {endpoint}"
         self.inbox: ElementInbox | None = None
         """The subscriber, if it only keeps elements for somebody: it gets many of them at once."""
-        if isinstance(subscriber, ElementInbox) and subscriber.takes_elements():
-            self.inbox = subscriber
+        self._choose_way(subscriber)
+        self._is_announced = False
         self.demand = demand or Demand()
         self.cancelled = False
         """No more signals: the subscription was cancelled, or has ended."""
@@ -46,8 +49,24 @@ class Recipient:
         except BaseException as error:
             self._drop(error)
 
+    def _choose_way(self, subscriber: Subscriber[Any]) -> None:
+        takes_many = isinstance(subscriber, ElementInbox) and subscriber.takes_elements()
+        self.inbox = subscriber if isinstance(subscriber, ElementInbox) and takes_many else None
+
+    def announce_large(self) -> None:
+        """Large elements come: the subscriber may pause its subscription while too many bytes wait.
+
+        It asked for a number of elements when it did not know that. From now on a loop measures what it
+        gets, so it is no inbox any more.
+        """
+        if not self._is_announced:
+            self._is_announced = True
+            assert self._subscriber is not None
+            announce_large(self._subscriber, _LARGE_AT_ONCE)
+            self._choose_way(self._subscriber)
+
     def take(self, elements: list[Any]) -> int:
-        """Signal elements that were requested, and return how many: fewer if it is cancelled meanwhile."""
+        """Signal elements that were requested; return how many: fewer after a cancel or a pause."""
         self.is_at_work = True
         count = self._signal(elements)
         self.is_at_work = False
@@ -64,12 +83,12 @@ class Recipient:
         if self.inbox is not None:
             return self._put_into(self.inbox, elements)
         assert self._subscriber is not None
-        on_next = self._subscriber.on_next
+        on_next, demand = self._subscriber.on_next, self.demand
         left = iter(elements)
         try:
             for element in left:
                 on_next(element)
-                if self.cancelled:
+                if self.cancelled or demand.is_paused:
                     break
         except BaseException as error:
             self._drop(error)

@@ -162,6 +162,14 @@ class PendingRecords:
                 self._next = record.offset + 1
                 self._nbytes += nbytes
 
+    def withdraw(self, records: Sequence[Record]) -> None:
+        """The last of the records were not delivered after all: the reader wants no more for now."""
+        with self._mutex:
+            for record in records:
+                assert record.offset is not None, "a record of a log has an offset"
+                self._settle(record.offset)
+            self._next = min(self._next, *(record.offset for record in records if record.offset is not None))
+
     def next_due(self) -> float:
         """When the next refused record is to be delivered again."""
         with self._mutex:
@@ -184,6 +192,25 @@ class PendingRecords:
                 taken.append(each.record)
             self.redelivered += len(taken)
             return taken
+
+    def give_back(self, records: Sequence[Record]) -> None:
+        """These were due, but the reader wants no more for now: they remain the next ones."""
+        with self._mutex:
+            first: dict[int, _Pending] = {}
+            for record in records:
+                each = self._records.get(record.offset) if record.offset is not None else None
+                if record.offset is not None and each is not None and each.state is _State.OUT:
+                    each.state = _State.REFUSED
+                    each.deliveries -= 1
+                    self.redelivered -= 1
+                    first[record.offset] = each
+            self._refused = {**first, **self._refused}
+
+    def size_of(self, records: Sequence[Record]) -> int:
+        """The size of the largest of these."""
+        with self._mutex:
+            found = [self._records.get(record.offset) for record in records if record.offset is not None]
+            return max((each.nbytes for each in found if each is not None), default=0)
 
     def lowest(self) -> int | None:
         """The offset of the oldest record that is not settled; None if all are."""

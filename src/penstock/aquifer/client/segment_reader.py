@@ -11,6 +11,7 @@ import os
 import stat
 import sys
 import weakref
+from pickle import PickleBuffer
 from typing import Final
 
 from penstock.aquifer.errors import ProtocolViolation
@@ -34,7 +35,7 @@ class SegmentReader:
         self._held: dict[int, weakref.ref[memoryview]] = {}
 
     def payload(self, place: bytes | memoryview) -> memoryview:
-        """The payload at a place. It stays there for as long as the returned object is referenced."""
+        """The payload at a place. It stays there while the returned view, or a part of it, is referenced."""
         if len(place) != PLACE.size:
             raise ProtocolViolation(f"a place in a shared segment has {PLACE.size} bytes, not {len(place)}")
         number, start, length = PLACE.unpack(place)
@@ -46,7 +47,9 @@ class SegmentReader:
         self._seen = number + 1
         payload = self._memory[start : start + length]
         self._held[number] = weakref.ref(payload)
-        return payload
+        # A part of a view refers to what the view was made of, and not to the view. A view that was made of
+        # ours directly would refer to the whole segment. Through a PickleBuffer it refers to ours.
+        return memoryview(PickleBuffer(payload))
 
     def in_use(self) -> list[int]:
         """How many payloads have arrived, and the numbers of those that are still referenced."""

@@ -202,6 +202,13 @@ class GatewaySockets:
             pass
         return records
 
+    def discard(self) -> None:
+        """Read what has arrived, and drop it."""
+        for monitored in (self._control, self._data):
+            if monitored is not None:
+                monitored.events()
+                _all(monitored, _FRAMES_A_TURN)
+
     # ---------------------------------------------------------------- the state of the connections
     def control_events(self) -> list[int]:
         """The events of the control connection since the last call, as ØMQ numbers them."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from penstock.aquifer.client.acknowledgements import Acknowledgements
 from penstock.aquifer.client.driver import Driver
@@ -28,12 +28,12 @@ from penstock.aquifer.client.redelivery import LetterWriter, PendingRecords
 from penstock.aquifer.client.sockets import GatewaySockets
 from penstock.aquifer.errors import SourceFailed
 from penstock.aquifer.protocol.extended_reader import ExtendedReader
-from penstock.aquifer.protocol.frames import Frame, unpacked_bytes
+from penstock.aquifer.protocol.frames import Frame
 from penstock.aquifer.protocol.subscriber_side import Phase, SubscriberSide
 from penstock.arguments import whole
 from penstock.spec import UNBOUNDED, RuleViolation, non_positive_request
 from penstock.streams import StageState
-from penstock.streams.spi import Glimpse, drop_error
+from penstock.streams.spi import Glimpse, Pausable, drop_error
 
 __all__ = ["AquiferSubscription"]
 
@@ -42,6 +42,9 @@ _LONGEST_SILENCE = 0.1
 """Seconds between two looks at the sockets, even if no message is complete."""
 _LONGEST_PORTION = 0.1
 """Seconds that a subscriber may take for a portion of several elements."""
+_LARGE: Final = 4096
+"""Elements of so many bytes are large. A loop holds 256 smaller ones, a megabyte at most: to measure each of
+them would cost half as much again as to read it."""
 _TAKES_ITS_TIME = 1.0
 """If the subscriber took longer than this many seconds, the silence was its own."""
 
@@ -50,7 +53,7 @@ class _Left(Exception):
     """The subscriber has cancelled while the gateway was being asked where to start."""
 
 
-class AquiferSubscription:
+class AquiferSubscription(Pausable):
     """The Subscription of an :class:`~penstock.aquifer.AquiferPublisher`."""
 
     meter_kind: ClassVar[str] = "reader"
@@ -98,6 +101,7 @@ class AquiferSubscription:
         """When we last read the sockets."""
         self._portion = 16
         """How many elements to signal before it is the gateway's turn again."""
+        self._size_of_one: int | None = None
         self._thread = threading.Thread(target=self._run, name="penstock-aquifer", daemon=True)
 
     def start(self) -> None:
@@ -163,6 +167,23 @@ class AquiferSubscription:
         self._acknowledgements.unsettled.nack(offset, str(reason), time.monotonic())
         self.wake()
 
+    def can_pause(self) -> bool:
+        """What has arrived and may not be signalled waits in the window, which is bounded in bytes."""
+        return True
+
+    def pause(self) -> None:
+        """Signal nothing more until :meth:`resume`, whatever was requested; called inside ``on_next``."""
+        self._demand.pause()
+
+    def resume(self) -> None:
+        """Go on with what was requested; from any thread."""
+        self._demand.resume()
+        self.wake()
+
+    def size_of_one(self) -> int | None:
+        """The mean size of the elements that are being signalled."""
+        return self._size_of_one
+
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the connection is closed, after the end or a cancel; False if the time is over first."""
         if self._thread.ident is not None:
@@ -187,7 +208,7 @@ class AquiferSubscription:
             return None
         if self._recipient.is_at_work:
             return Glimpse(0)  # the subscriber is at work
-        if not self._waiting:
+        if not self._waiting and not self._demand.is_paused:
             return Glimpse(1)
         return Glimpse(2 if self._demand.left else 0)
 
@@ -196,7 +217,7 @@ class AquiferSubscription:
         reader, options = self._side.reader, self._side.options
         queued = max(reader.next - reader.handed, 0) if reader is not None else 0
         delivered, is_over = self._recipient.delivered, self._recipient.cancelled
-        requested = min(delivered + self._demand.left, UNBOUNDED)
+        requested = min(delivered + self._demand.open, UNBOUNDED)
         name, runs_on = options.name or self._side.endpoint, self._thread.name
         return StageState(name, requested, delivered, queued, self._side.ahead.size, runs_on, is_over)
 
@@ -273,7 +294,8 @@ class AquiferSubscription:
                 # This is the end of the stream, so it comes after all its records.
                 return not self._waiting and not self._pending
             # Our reading is over. What was not requested is not acknowledged, and can be read again.
-            return not self._deliverable()
+            # In this order: the subscriber may resume in between, and what it wants is deliverable then.
+            return not ((self._waiting and self._is_held_up()) or self._deliverable())
         reader = self._side.reader
         return reader is not None and reader.ended and not self._waiting and not self._pending
 
@@ -287,6 +309,9 @@ class AquiferSubscription:
         self._listened = now
         finished = self._driver.finished
         if finished is not None and not isinstance(finished.error, SourceFailed):
+            if finished.error is not None:
+                # It may take long until all is signalled, and what is not read wakes us again and again.
+                self._sockets.discard()
             return
         try:
             self._driver.listen(now)
@@ -298,18 +323,22 @@ class AquiferSubscription:
     def _take(self, frame: Frame) -> None:
         nbytes = len(frame.payload) + len(frame.metadata)
         unpack, end = partial(self._unpacker.of_frame, frame), frame.first + frame.count
-        unpacked = nbytes if self._pending is None else unpacked_bytes(frame)
-        self._waiting.append(Chunk(unpack, frame.count, end, nbytes, frame.chosen, unpacked))
+        unpacked = self._unpacker.size_of(frame)
+        self._waiting.append(Chunk(unpack, frame.count, end, nbytes, frame.chosen, unpacked_bytes=unpacked))
 
     def _take_records(self, records: list[bytes], before: int, nbytes: int) -> None:
         unpack = partial(self._unpacker.of_values, records, before)
-        self._waiting.append(Chunk(unpack, len(records), 0, nbytes))
+        self._waiting.append(Chunk(unpack, len(records), 0, nbytes, unpacked_bytes=nbytes))
 
     # ---------------------------------------------------------------- signals
     def _deliverable(self) -> bool:
         if self._pending is not None and not self._pending.room:
             return False
         return bool(self._waiting) and self._demand.left > 0 and not self._recipient.cancelled
+
+    def _is_held_up(self) -> bool:
+        """Whether the subscriber wants more, but not now."""
+        return self._demand.is_paused and self._demand.open > 0
 
     # A partition of a group shares its subscriber with others: it says when it may signal, and ends its turn.
     def _may_signal(self) -> bool:
@@ -345,12 +374,20 @@ class AquiferSubscription:
                 self._see_to(self._pending)
 
     def _deliver_portion(self, chunk: Chunk, demand: int) -> None:
+        most = min(demand, self._portion)
+        self._size_of_one = size = chunk.size_of_one()
+        if size >= _LARGE:
+            self._recipient.announce_large()
         if self._pending is None:
-            elements = self._unpacker.before_none(chunk.take(min(demand, self._portion)), chunk)
+            elements = self._unpacker.before_none(chunk.take(most), chunk)
+            chunk.handed(self._recipient.take(elements))
         else:
-            elements = chunk.take(min(demand, self._portion, self._pending.room))
+            elements = chunk.take(min(most, self._pending.room))
             self._pending.deliver(elements, chunk.unpacked_bytes // max(chunk.count, 1))
-        chunk.handed(self._recipient.take(elements))
+            count = self._recipient.take(elements)
+            if count < len(elements):
+                self._pending.withdraw(elements[count:])
+            chunk.handed(count)
         self._acknowledgements.reach(chunk.reached, self._side.reader)
         if chunk.done:
             self._waiting.popleft()
@@ -368,7 +405,7 @@ class AquiferSubscription:
         try:
             chunk = self._waiting[0] if self._waiting else None
             count = min(self._demand.left, chunk.at_hand - 1) if chunk is not None else 0
-            if chunk is None or count <= 0 or recipient.cancelled:
+            if chunk is None or count <= 0 or recipient.cancelled or recipient.inbox is None:
                 return False
             elements = chunk.take(count)
             if self._unpacker.none_in(elements) is not None:
@@ -387,7 +424,10 @@ class AquiferSubscription:
         may_signal = self._demand.left and not self._recipient.cancelled
         if may_signal and pending.next_due() <= now and self._has_turn():
             again = pending.take_due(now, min(self._demand.left, self._portion))
-            self._recipient.take(again)
+            self._size_of_one = pending.size_of(again)
+            count = self._recipient.take(again)
+            if count < len(again):
+                pending.give_back(again[count:])
             self._end_turn()
         self._acknowledgements.see_to_dead(pending)
 

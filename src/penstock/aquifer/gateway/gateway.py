@@ -146,7 +146,9 @@ class Gateway:
         for name, one in named.items():
             for stream in GatewayStream(name, one, self._limits).with_dead_letters():
                 if self._streams.setdefault(stream.name, stream) is not stream:
-                    raise ValueError(f"Gateway(streams=…): {stream.name!r} is the name for dead letters")
+                    raise ValueError(
+                        f"Gateway(streams=…): {stream.name!r} is the name for dead letters; choose another"
+                    )
         self._default = next(iter(self._streams.values()))
         self._context: zmq.Context[zmq.Socket[bytes]] | None = None
         self._authenticator: Authenticator | None = None
@@ -437,7 +439,9 @@ class Gateway:
     def _administer(self, stream: str, what: Callable[[Administration], T]) -> T:
         self._refuse_in_child()
         if self._context is None or self._closed:
-            raise RuntimeError("this gateway does not run: nobody uses it")
+            raise RuntimeError(
+                "this gateway is not running; start it first, or make a new one if it was closed"
+            )
 
         def administer(streams: StreamDirectory) -> T:
             table = streams[stream]

@@ -206,8 +206,8 @@ class Intake(ElementInbox):
         arrived = self._arrived
         elements = arrived[:most]
         count = len(elements)
-        # In this order: who looks in between sees too many elements for a moment, and never too few. With too
-        # few, a source that emits inside request() would look like one that does not.
+        # In this order: an observer in between sees too many elements for a moment, and never too few. With
+        # too few, a source that emits inside request() would look like one that does not.
         self._taken += count
         del arrived[:count]
         if self._delivers:

@@ -129,7 +129,7 @@ def _without_a_key(address: str) -> Caller:
 
 
 def _property(frame: zmq.Frame, name: str) -> str:
-    """What libzmq knows of the peer that has sent this."""
+    """What libzmq says about the peer that has sent this."""
     try:
         return str(frame.get(name))
     except zmq.ZMQError:

@@ -218,7 +218,7 @@ class Server:
             self._listeners[peer[0]].control.send_multipart([peer[1:], *rest, encode(message)])
 
     def _watch(self, ready: dict[object, int]) -> None:
-        """Let the session table know who has connected to the data ports, and who has left."""
+        """Tell the session table which peers have connected to the data ports, and which have left."""
         for session, message in self._ports.watch(ready, self.streams.session_with_topic):
             self._heard.add(session.peer)
             table = self.streams.table_of(session)
@@ -280,7 +280,7 @@ class Server:
     def _serve_extended(self, table: SessionTable, session: ExtendedSession) -> bool:
         budget, chooser, busy = _TURN, session.filter, False
         while budget > 0:
-            searched = 0 if chooser is None else chooser.looked_at
+            searched, before = 0 if chooser is None else chooser.looked_at, session.sent_bytes
             frame = table.next_frame(session, time.monotonic())
             if frame is None:
                 break
@@ -288,7 +288,8 @@ class Server:
             if frame.count:
                 busy = True
                 # To search the log takes time as well, also if nothing is found.
-                budget -= len(frame.payload) + (0 if chooser is None else chooser.looked_at - searched)
+                budget -= session.sent_bytes - before
+                budget -= 0 if chooser is None else chooser.looked_at - searched
         return busy
 
     def _serve_plain(self, session: PlainSession) -> bool:

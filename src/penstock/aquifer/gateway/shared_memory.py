@@ -16,6 +16,7 @@ import mmap
 import os
 import secrets
 import sys
+from collections.abc import Sequence
 from typing import Final
 
 from penstock.aquifer.protocol.frames import PLACE, TOKEN_BYTES
@@ -39,7 +40,7 @@ class SharedSegment:
 
     def __init__(self, size: int) -> None:
         if sys.platform != "linux":
-            raise OSError("this system has no memory without a name to share")
+            raise OSError("this system cannot share memory that has no name")
         if size <= _ALIGNMENT:
             raise ValueError(f"a shared segment of {size} bytes is too small for any payload")
         import fcntl
@@ -66,21 +67,24 @@ class SharedSegment:
         self.rests_since = 0.0
         """When the last session was over."""
 
-    def put(self, payload: bytes | memoryview) -> bytes | None:
-        """Copy a payload into the segment and return its position; None if it does not fit."""
+    def put(self, *parts: bytes | memoryview) -> bytes | None:
+        """Copy the parts of a payload into the segment and return its position; None if they do not fit."""
+        size = sum(map(len, parts))
         start = _ALIGNMENT
         # The lowest position that fits: memory that was used a moment ago is still in the cache.
         for low, high in sorted(self._taken.values()):
-            if low - start >= len(payload):
+            if low - start >= size:
                 break
             start = high
-        stop = start + len(payload)
-        if stop > self._size:
+        if start + size > self._size:
             return None
-        self._memory[start:stop] = payload
+        stop = start
+        for part in parts:
+            begin, stop = stop, stop + len(part)
+            self._memory[begin:stop] = part
         number, self._number = self._number, self._number + 1
         self._taken[number] = (start, -(-stop // _ALIGNMENT) * _ALIGNMENT)
-        return PLACE.pack(number, start, len(payload))
+        return PLACE.pack(number, start, size)
 
     def keep_only(self, in_use: list[int]) -> None:
         """Free the payloads that the reader has seen and does not use any more."""
@@ -124,13 +128,22 @@ class SharedSegments:
         self._lent[session] = segment
         return segment.fields
 
-    def put(self, session: Session, payload: bytes | memoryview, in_use: list[int]) -> bytes | None:
-        """Copy a payload into the segment of a session; None if it has none, or if it does not fit."""
+    def put(
+        self,
+        session: Session,
+        payload: bytes | memoryview,
+        in_use: list[int],
+        more: Sequence[bytes | memoryview] = (),
+    ) -> bytes | None:
+        """Copy a payload, and what follows it, into a session's segment.
+
+        None if the session has none, or they do not fit.
+        """
         segment = self._lent.get(session)
         if segment is None:
             return None
         segment.keep_only(in_use)
-        return segment.put(payload)
+        return segment.put(payload, *more)
 
     def take_back(self, session: Session, now: float) -> None:
         """A session is over."""

@@ -84,9 +84,11 @@ class SocketPorts:
         send = super(zmq.Socket, socket).send  # Past pyzmq's outer layer, which costs as much as the sending.
         flags, payload, metadata = frame.flags, frame.payload, frame.metadata
         if session.segment_use is not None and frame.nbytes >= _LARGE and not flags & _PIECE:
-            position = self._segments.put(session, payload, session.segment_use)
+            position = self._segments.put(session, payload, session.segment_use, frame.more)
             if position is not None:
                 flags, payload = flags | _SHARED, position
+        if frame.more and not flags & _SHARED:
+            payload = b"".join([payload, *frame.more])
         send(session.topic, zmq.SNDMORE)
         send(header(flags, frame.first, frame.count), zmq.SNDMORE)
         if not metadata:

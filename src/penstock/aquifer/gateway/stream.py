@@ -199,7 +199,9 @@ class GatewayStream:
     def complete(self, error: BaseException | None) -> None:
         """End a stream that others write to."""
         if self.options.source is not None:
-            raise RuntimeError("this gateway ends when its source does")
+            raise RuntimeError(
+                "this stream has a source and ends when that does; complete() is for one without a source"
+            )
         if error is None:
             self.intake.on_complete()
         else:

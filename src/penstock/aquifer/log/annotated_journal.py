@@ -19,6 +19,8 @@ class AnnotatedJournal(Journal):
     """What the records are encoded with; empty while it is unknown."""
     _cursors: dict[str, Cursor]
     _marks: Marks
+    _clock: float
+    """The time of day at which the monotonic clock was zero."""
 
     def use_codec(self, codec: str) -> None:
         """Say what the records are encoded with; JournalError if there are records of another codec."""
@@ -48,9 +50,16 @@ class AnnotatedJournal(Journal):
         """Whether a mark of this name can be stored."""
         return self._marks.have_space_for(name, self._now())
 
+    def _start_clock(self, newest: float = 0.0) -> None:
+        """Take over the time of day, once; ``newest`` is when the newest batch was stored."""
+        self._clock = max(time.time(), newest) - time.monotonic()
+
     def _now(self) -> float:
-        """The time, in seconds since 1970."""
-        return time.time()
+        """The time of day when the journal was opened, and the seconds since then.
+
+        If the clock is set meanwhile, that makes no record older or younger.
+        """
+        return self._clock + time.monotonic()
 
     @abstractmethod
     def _check_open(self) -> None:

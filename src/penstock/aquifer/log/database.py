@@ -200,8 +200,10 @@ def loss_in(state: State, seal: Seal | None, has_log: bool) -> str | None:
         if missing > 0:
             old = "" if state.opened else "it is an old copy of the journal that was here: "
             return f"{old}the last {missing} transactions are missing"
-        if seal.exact:
+        if seal.exact and not missing:
             return None
+        # If there are more, another owner came after the seal, under another name of the file: the log of
+        # that one is not beside this name.
     if state.opened and not has_log:
         return "its write-ahead log is missing, which may have had its newest records"
     return None
@@ -280,7 +282,7 @@ def _read_state(connection: sqlite3.Connection, path: str) -> State:
             and (last.end, last.position.before) == (state.head, state.total - newest[-1])
         )
     if not agree:
-        raise damaged(path, f"it should have the records {state.first} to {state.head - 1}, and has not")
+        raise damaged(path, f"it should have the records {state.first} to {state.head - 1}, but does not")
     return state
 
 

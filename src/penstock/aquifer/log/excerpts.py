@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from penstock.aquifer.records import (
     ARROW,
+    MSGPACK,
     Batch,
     RecordMetadata,
     arrow,
@@ -15,7 +16,7 @@ from penstock.aquifer.records import (
     unpack_values,
 )
 
-__all__ = ["in_format", "joined", "leading", "part"]
+__all__ = ["can_follow", "in_format", "joined", "leading", "part", "parts_of"]
 
 
 def part(batch: Batch, start: int, stop: int) -> Batch:
@@ -47,7 +48,6 @@ def joined(batches: Sequence[Batch]) -> Batch:
     if len(batches) == 1:
         return batches[0]
     count = sum(batch.count for batch in batches)
-    bodies = [batch.payload[_array_header(batch.count) :] for batch in batches]
     all_metadata = [unpack_metadata(batch.metadata) for batch in batches]
     keys: list[bytes | None] | None = None
     if any(metadata.keys is not None for metadata in all_metadata):
@@ -62,9 +62,23 @@ def joined(batches: Sequence[Batch]) -> Batch:
     return Batch(
         batches[0].first,
         count,
-        b"".join([_array_start(count), *bodies]),
+        b"".join(parts_of(batches)),
         pack_metadata(RecordMetadata(all_metadata[0].timestamp, keys, timestamps)),
     )
+
+
+def can_follow(batch: Batch, following: Batch) -> bool:
+    """Whether two msgpack batches are one batch if their values are put together: they came at one time."""
+    if following.first != batch.end or following.format != MSGPACK or following.metadata != batch.metadata:
+        return False
+    metadata = unpack_metadata(batch.metadata)
+    return metadata.keys is None and metadata.timestamps is None
+
+
+def parts_of(batches: Sequence[Batch]) -> list[bytes | memoryview]:
+    """The payload that such batches have together, in parts."""
+    bodies = (memoryview(batch.payload)[_array_header(batch.count) :] for batch in batches)
+    return [_array_start(sum(batch.count for batch in batches)), *bodies]
 
 
 def _array_header(count: int) -> int:

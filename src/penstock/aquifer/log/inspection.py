@@ -255,9 +255,9 @@ class _Verification:
 def compact_journal(path: str | os.PathLike[str], on_progress: OnProgress | None = None) -> JournalCompaction:
     """Give the space of forgotten records back to the disk.
 
-    A journal keeps the space of the records that it has forgotten, and fills it again. That is right for one
-    that has found its size, and a waste for one that was larger once. The records, offsets, cursors, marks
-    and the epoch stay what they are. Needs as much free space as the records take.
+    A journal keeps the space of the records that it has forgotten, and fills it again. That suits a
+    journal whose size is steady, and wastes space if the journal was once larger. The records, offsets,
+    cursors, marks and the epoch stay as they are. Needs as much free space as the records take.
 
     JournalError if that cannot be done: the journal is in use, damaged, or the disk is full. Then nothing has
     changed.

@@ -144,6 +144,7 @@ class KafkaJournal(AnnotatedJournal):
         self._cursors = cursors_in(stored)
         self._marks = Marks(marks_in(stored))
         self._saved: KafkaLogState | None = None
+        self._start_clock(self._index.newest_stored / 1000)
         self._store((), {}, self._index.end)  # From here on the log says whose it is.
         self._opened = True
 
@@ -203,7 +204,7 @@ class KafkaJournal(AnnotatedJournal):
 
     def _missing(self, found: Position) -> None:
         _log.warning(
-            "%s: the topic does not have the offsets %d to %d any more: something else than the gateway has "
+            "%s: the topic does not have the offsets %d to %d any more: something other than the gateway has "
             "deleted them (retention.ms and retention.bytes should be -1)",
             self.path,
             self._index.start.offset,
@@ -317,7 +318,7 @@ class KafkaJournal(AnnotatedJournal):
         segments = self._segments.changes(self._index)
         changes |= segments
         try:
-            places = self._topics.write(batches, self._index.end, changes)
+            places = self._topics.write(batches, self._index.end, changes, round(self._now() * 1000))
         except (JournalUnavailable, JournalInUse):
             if not self._opened:
                 raise

@@ -51,6 +51,12 @@ class KafkaIndex:
                 self._stored.append(stored)
             self.end = end
 
+    @property
+    def newest_stored(self) -> int:
+        """When the newest batch was stored, in milliseconds since 1970; 0 if there is none."""
+        with self._lock:
+            return self._stored[-1] if self._stale < len(self._stored) else 0
+
     def at(self, offset: int) -> BatchPlace | None:
         """The batch with this offset in it; None if there is none."""
         with self._lock:

@@ -1,4 +1,4 @@
-"""Where the batches of a log are, as its compacted topic has it: who opens the log need not read all of it.
+"""Where the batches of a log are, as its compacted topic has it: opening the log need not read all of it.
 
 A segment has the places of up to 1024 batches that follow on each other. It is written with the transaction
 of a later append, when the places are known and committed. What is not in a segment yet, about 16 MiB of the
@@ -41,7 +41,7 @@ class IndexSegments:
         self._ends: dict[str, int] = {}
         """Where each segment ends, by its key; oldest first."""
         self._useless: list[str] = []
-        """Segments that say something else than the topic; they are deleted."""
+        """Segments that contradict the topic; they are deleted."""
         self._covered = 0
         """The log has segments up to this offset."""
         self._next: tuple[str, int] | None = None

@@ -1,7 +1,8 @@
 """The two topics of a log in Kafka: one with its batches, and a compacted one with what changes.
 
 A batch is a message, with its offsets in the headers. Batches, cursors and marks of an append are one
-transaction. The transactional id belongs to the topic: who opens the log fences whoever had it open before.
+transaction. The transactional id belongs to the topic: a gateway that opens the log fences the one that had
+it open.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _log = logging.getLogger("penstock.aquifer")
 _READ_AHEAD_KIB: Final = 4096
 _TRANSACTION_MS: Final = 60_000
 _HEADER: Final = "penstock"
-"""Its value: first offset, count, bytes before, format, metadata; packed with msgpack."""
+"""Its value: first offset, count, bytes before, format, metadata, time of the log; packed with msgpack."""
 
 
 class _BatchHeader(msgspec.Struct, array_like=True, frozen=True):
@@ -43,6 +44,8 @@ class _BatchHeader(msgspec.Struct, array_like=True, frozen=True):
     before: int
     format: str
     metadata: bytes
+    stored: int = 0
+    """In milliseconds since 1970; 0 if an earlier version has written it."""
 
 
 _pack_header = msgspec.msgpack.Encoder().encode
@@ -62,7 +65,7 @@ def batch_in(message: Message) -> tuple[BatchPlace, Batch]:
             f"the message {place} of the topic {message.topic()} is not a batch; another program has written "
             "to it. Give the journal a topic of its own"
         ) from None
-    _, stored = message.timestamp()
+    stored = header.stored or message.timestamp()[1]
     position = Position(header.first, header.before)
     batch = Batch(header.first, header.count, message.value() or b"", header.metadata, header.format)
     return BatchPlace(position, place, stored), batch
@@ -123,9 +126,9 @@ class KafkaTopics:
             raise JournalError(
                 f"the brokers of the log {self.name} do not let this user create the topic {name}, which is "
                 "not there, or which the user may not see. Give the user the rights Create, Describe, Read "
-                "and Write for it, or the last three and run, as somebody who may, kafka-topics "
-                f"--bootstrap-server {','.join(self._address.brokers)} --create --topic {name} --partitions "
-                f"1 {given}"
+                "and Write for it; or give it the last three, and create the topic as another user: "
+                f"kafka-topics --bootstrap-server {','.join(self._address.brokers)} --create --topic {name} "
+                f"--partitions 1 {given}"
             ) from error
 
     def check_settings(self) -> None:
@@ -177,13 +180,14 @@ class KafkaTopics:
             _, count = self._identity(name)
             if count != 1:
                 raise JournalError(
-                    f"the topic {name} has {count} partitions, and a log needs one with 1: delete it with "
-                    f"kafka-topics --bootstrap-server {','.join(self._address.brokers)} --delete --topic "
-                    f"{name}, and the gateway creates it"
+                    f"the topic {name} has {count} partitions, and a log needs a topic with one. Give the "
+                    "log another name; or, if nobody needs what is in this topic, delete it, and the gateway "
+                    f"creates it: kafka-topics --bootstrap-server {','.join(self._address.brokers)} "
+                    f"--delete --topic {name}"
                 )
 
     def take_over(self) -> None:
-        """Begin to write: whoever wrote before is fenced, and what it had not committed is gone."""
+        """Begin to write: the gateway that wrote before is fenced, and what it had not committed is gone."""
         from confluent_kafka import KafkaException, Producer
 
         producer = Producer(
@@ -225,8 +229,12 @@ class KafkaTopics:
         return str(found.topic_id), len(found.partitions)
 
     # ---------------------------------------------------------------- writing
-    def write(self, batches: Sequence[Batch], start: Position, changes: StateChanges) -> list[BatchPlace]:
+    def write(
+        self, batches: Sequence[Batch], start: Position, changes: StateChanges, stored: int
+    ) -> list[BatchPlace]:
         """All of it in one transaction; returns where the batches are.
+
+        ``stored`` is the time of the log, in milliseconds since 1970.
 
         JournalInUse if another gateway has taken over. JournalUnavailable if it is not known whether it was
         stored, or cannot be now: call :meth:`take_over`, and look.
@@ -238,6 +246,8 @@ class KafkaTopics:
             raise JournalUnavailable(f"the log {self.name} has no connection; it is tried again")
         places: dict[int, BatchPlace] = {}
         failed: list[KafkaError] = []
+        # Brokers refuse a time that is far from their own, so messages have that of the clock on the wall.
+        # The time of the log is in the header: the next owner of the log needs it.
         now = int(time.time() * 1000)
 
         def delivered(position: Position | None) -> Any:
@@ -245,22 +255,21 @@ class KafkaTopics:
                 if error is not None:
                     failed.append(error)
                 elif position is not None:
-                    places[position.offset] = BatchPlace(position, message.offset() or 0, now)
+                    places[position.offset] = BatchPlace(position, message.offset() or 0, stored)
 
             return told
 
         try:
             producer.begin_transaction()
             for batch in batches:
-                header = _pack_header(
-                    _BatchHeader(batch.first, batch.count, start.before, batch.format, bytes(batch.metadata))
-                )
+                metadata = bytes(batch.metadata)
+                header = _BatchHeader(batch.first, batch.count, start.before, batch.format, metadata, stored)
                 producer.produce(
                     self._topic,
                     bytes(batch.payload),
                     partition=0,
                     timestamp=now,
-                    headers=[(_HEADER, header)],
+                    headers=[(_HEADER, _pack_header(header))],
                     on_delivery=delivered(start),
                 )
                 start = Position(batch.end, start.before + batch.nbytes)

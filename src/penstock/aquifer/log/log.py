@@ -15,9 +15,9 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from typing import Final
 
-from penstock.aquifer.errors import JournalUnavailable
+from penstock.aquifer.errors import JournalDamaged, JournalUnavailable
 from penstock.aquifer.hop_clock import Doing, HopClock
-from penstock.aquifer.log.excerpts import in_format, joined, leading, part
+from penstock.aquifer.log.excerpts import can_follow, in_format, joined, leading, part
 from penstock.aquifer.log.expansion import ExpandedBatches
 from penstock.aquifer.log.growth import Growth
 from penstock.aquifer.log.journal import Cursor, Held, Journal
@@ -166,6 +166,13 @@ class Log:
         except JournalUnavailable:
             return None
 
+    def _following(self, batch: Batch) -> Batch | None:
+        """The batch after this one, which is only nice to have; None if it cannot be read."""
+        try:
+            return self._find_now(batch.end)
+        except JournalDamaged:
+            return None  # Whoever gets this far is told. The records before it are sound, and go first.
+
     def with_following(self, batch: Batch, end: int, nbytes: int, small: int) -> Batch:
         """A batch and those after it as one, while they have fewer than ``small`` bytes each.
 
@@ -173,12 +180,29 @@ class Log:
         """
         batches, size = [batch], batch.nbytes
         while batches[-1].end < end and size < nbytes:
-            following = self._find_now(batches[-1].end)
+            following = self._following(batches[-1])
             if following is None or following.nbytes >= small or following.format != MSGPACK:
                 break
             batches.append(following)
             size += following.nbytes
         return joined(batches)
+
+    def run_from(self, batch: Batch, records: int, nbytes: int) -> list[Batch]:
+        """A batch and those after it whose values can be put together, with so many records and bytes in all.
+
+        None of them is cut, so there may be fewer.
+        """
+        run = [batch]
+        records, nbytes = records - batch.count, nbytes - batch.nbytes
+        while records > 0 and nbytes > 0 and run[-1].end < self.head:
+            following = self._following(run[-1])
+            if following is None or not can_follow(run[-1], following):
+                break
+            if following.count > records or following.nbytes > nbytes:
+                break
+            run.append(following)
+            records, nbytes = records - following.count, nbytes - following.nbytes
+        return run
 
     def excerpt(self, batch: Batch, start: int, stop: int, format: str) -> Batch:
         """The records of a batch from ``start`` up to, but not with, ``stop``, in this format.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from collections.abc import Mapping, Sequence
 
 from penstock.aquifer.errors import JournalError
@@ -33,6 +32,7 @@ class MemoryJournal(AnnotatedJournal):
         self._batches = BatchSequence(Position(0, 0))
         self._cursors = {}
         self._marks = Marks()
+        self._start_clock()
         self._codec = ""
         self._closed = False
 
@@ -52,7 +52,7 @@ class MemoryJournal(AnnotatedJournal):
         end = end_of(batches, self._batches.end)
         self._batches.extend(batches)
         if marks:
-            self._marks.apply(self._marks.changes(marks, time.time()))
+            self._marks.apply(self._marks.changes(marks, self._now()))
         # Last, because from here on other threads look for them.
         self.head = end.offset
 

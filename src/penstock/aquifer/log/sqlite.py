@@ -23,7 +23,6 @@ has it open, and may stay behind. All are readable by their owner alone.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final
@@ -108,7 +107,7 @@ class SqliteJournal(AnnotatedJournal):
             self._recent = BatchSequence(self._end)
             self._reader = self._writer.reader
             newest = self._writer.head_of("first < ? order by first desc", (self.head,))
-            self._clock = max(time.time(), newest.stored if newest else 0.0) - time.monotonic()
+            self._start_clock(newest.stored if newest else 0.0)
             self._codec = state.codec  # If it changes, the next transaction stores it.
             # Last: from here on the file says that it is open, and by whom. If that cannot be written now, it
             # is with the first that is stored.
@@ -259,13 +258,6 @@ class SqliteJournal(AnnotatedJournal):
         with suppress(OSError):
             self._writer.segments.remove_strangers()
         return True
-
-    def _now(self) -> float:
-        """The time of day when the journal was opened, and the seconds since then.
-
-        If the clock is set meanwhile, that makes no record older or younger.
-        """
-        return self._clock + time.monotonic()
 
     def _check_open(self) -> None:
         if not self._lock.held:

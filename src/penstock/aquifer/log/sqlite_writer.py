@@ -313,7 +313,7 @@ class SqliteWriter:
 
     def _carry_all_over(self, how: str) -> bool:
         with self.reader.lock, suppress(JournalFull), as_journal_errors(self._path):
-            # Our own readers are waiting; for the reader of a stranger, every append would wait in vain.
+            # Our own readers wait for the lock; the reader of another program would hold up every append.
             self.connection.execute("pragma busy_timeout = 0")
             try:
                 busy, *_ = self.connection.execute(f"pragma wal_checkpoint({how})").fetchone()

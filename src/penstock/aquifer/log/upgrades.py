@@ -32,7 +32,7 @@ def upgrade(connection: sqlite3.Connection, path: str, version: int) -> None:
     with transaction(connection):
         columns = {name for _, name, *_ in connection.execute("pragma table_info(state)")}
         if ("crc" in columns) != (version == 2) or "segments" in columns:
-            raise damaged(path, f"it says that it has format {version}, and has not")
+            raise damaged(path, f"it says that it has format {version}, but it does not")
         if version == 1:
             _from_one(connection, path)
         else:

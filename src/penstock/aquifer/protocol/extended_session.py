@@ -14,6 +14,7 @@ from msgspec import UNSET
 from penstock.aquifer.errors import ErrorCode
 from penstock.aquifer.limits import Limits
 from penstock.aquifer.log import Log
+from penstock.aquifer.log.excerpts import parts_of
 from penstock.aquifer.protocol.credited_session import CreditedSession
 from penstock.aquifer.protocol.frames import CutFrame, Flag, Frame
 from penstock.aquifer.protocol.key_filter import KeyFilter
@@ -46,6 +47,10 @@ _SMALL: Final = 8 * 1024
 _UNSAID: Final = 0.1
 """Seconds after which a subscriber is told of records that were left out, because it wants other keys."""
 _LARGEST_PIECE: Final = 1 << 20
+_LARGEST_RUN: Final = 1 << 20
+"""Bytes of batches that are put together in shared memory: one large frame is less work than several."""
+_RUNS_IN_MEMORY: Final = 4
+"""So many fit there: what does not fit goes through the socket, where nothing was to be gained by it."""
 _ACK: Final = int(Flag.ACK)
 _PIECE: Final = int(Flag.PIECE)
 _ZSTD: Final = int(Flag.ZSTD)
@@ -142,8 +147,11 @@ class ExtendedSession(CreditedSession):
             batch = self._next_batch(min(credit, self.limits.max_frame_records), nbytes, now)
             if batch is None:
                 break
-            if not self.cut_up(batch):
-                return self._whole(batch, now)
+            if self.cut_up(batch):
+                continue
+            return (
+                self._whole(batch, now) if self.segment_use is None else self._run(batch, credit, nbytes, now)
+            )
         return self._last_frame(now) if self.exhausted else None
 
     def error_frame(self, error: OnError, now: float) -> Frame:
@@ -169,6 +177,22 @@ class ExtendedSession(CreditedSession):
             flags |= _ZSTD
         self._note_sent(count, nbytes, flags, now, count - batch.count)
         return Frame(flags, batch.first, count, batch.payload, batch.metadata)
+
+    def _run(self, batch: Batch, credit: int, nbytes: int, now: float) -> Frame:
+        """A frame for shared memory, where several batches can be put together without another copy."""
+        if batch.format != MSGPACK or batch.nbytes < _SMALL or self.filter is not None:
+            return self._whole(batch, now)
+        records = min(credit, self.limits.max_frame_records, self.log.ack_every_records)
+        largest = min(_LARGEST_RUN, self.limits.shared_memory // _RUNS_IN_MEMORY)
+        run = self.log.run_from(batch, records, min(nbytes, largest, self.log.ack_every_bytes))
+        if len(run) == 1:
+            return self._whole(batch, now)
+        start, *more = parts_of(run)
+        count = run[-1].end - batch.first
+        nbytes = len(start) + sum(map(len, more)) + len(batch.metadata)
+        flags = _ACK if self.wants_acknowledgement(count, nbytes) else 0
+        self._note_sent(count, nbytes, flags, now, 0)
+        return Frame(flags, batch.first, count, start, batch.metadata, more=more)
 
     def _piece(self, cut: CutFrame, most: int | None, now: float) -> Frame:
         if most is None:

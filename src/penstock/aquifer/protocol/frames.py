@@ -92,11 +92,13 @@ class Frame(msgspec.Struct, frozen=True, gc=False):
     chosen: list[int] | None = None
     """Which of its records it has, by their position, if a subscriber asked for a few keys only. This is in
     the metadata."""
+    more: Sequence[bytes | memoryview] = ()
+    """What follows the payload, if the parts are put together where the subscriber reads them."""
 
     @property
     def nbytes(self) -> int:
         """How many bytes of credit it costs."""
-        return len(self.payload) + len(self.metadata)
+        return len(self.payload) + len(self.metadata) + sum(map(len, self.more))
 
     @property
     def records(self) -> int:

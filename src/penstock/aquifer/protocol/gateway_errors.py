@@ -95,21 +95,30 @@ def unreachable(
     If a connection was ``reached``, but its handshake does not succeed, the keys are wrong: with an
     ``encrypted`` one that of the gateway.
     """
+    text = _unreachable_text(endpoint, patience, connected, reached, encrypted, advice)
+    error = GatewayUnreachable(text)
+    error.reached = connected or reached
+    return error
+
+
+def _unreachable_text(
+    endpoint: object, patience: float, connected: bool, reached: bool, encrypted: bool, advice: str
+) -> str:
     if connected and advice:
-        return GatewayUnreachable(f"the gateway at {endpoint} has not answered for {patience:g} s; {advice}")
+        return f"the gateway at {endpoint} has not answered for {patience:g} s; {advice}"
     if connected:
-        return GatewayUnreachable(
+        return (
             f"something listens at {endpoint}, but no gateway answers after {patience:g} s; is this the "
             "control endpoint of a gateway, and is the gateway healthy?"
         )
     if reached and encrypted:
-        return GatewayUnreachable(
+        return (
             f"something listens at {endpoint}, but for {patience:g} s no encrypted connection could be made: "
             "the server key is probably wrong, or this endpoint is one without keys. Compare the server key "
             "with the .pub file of the gateway, and name the endpoint of its --curve-control"
         )
     if reached:
-        return GatewayUnreachable(
+        return (
             f"something listens at {endpoint}, but for {patience:g} s no connection could be made: if this "
             "is the encrypted endpoint of a gateway, give your keys and its public key; otherwise it is "
             "something else"
@@ -117,9 +126,7 @@ def unreachable(
     hint = (
         "with keys, and is its public key right?" if encrypted else "and do both sides use keys or neither?"
     )
-    return GatewayUnreachable(
-        f"no gateway answers at {endpoint} after {patience:g} s; is it running there, {hint}"
-    )
+    return f"no gateway answers at {endpoint} after {patience:g} s; is it running there, {hint}"
 
 
 def put_off(endpoint: object, patience: float, message: OnError) -> GatewayUnreachable:

@@ -42,6 +42,8 @@ __all__ = ["Probes", "status_for"]
 _LONGEST_WAIT: Final = 30.0
 """Seconds that a probe may wait."""
 _MOST_WAITING: Final = 1024
+_UNTOLD: Final = "the source has failed, and only a key that may read is told why"
+_UNTOLD_DOWN: Final = "only a key that may read is told why the source is down"
 
 
 class _Waiting(NamedTuple):
@@ -177,8 +179,11 @@ class Probes:
 def status_for(caller: Caller, status: GatewayStatus, most: int) -> GatewayStatus:
     """What a caller may see of the status, and no more of it than fits into an answer.
 
-    A caller that may not administer the gateway sees its own sessions and ids only.
+    A caller that may not administer the gateway sees its own sessions and ids only. One that may not read
+    either sees no text that can quote a record.
     """
+    if not caller.may(Right.READ | Right.ADMIN):
+        _leave_out_quotes(status)
     if not caller.may(Right.ADMIN):
         status.subscribers = [one for one in status.subscribers if one.owner == caller.owner]
         status.saved = {name: one for name, one in status.saved.items() if one.owner == caller.owner}
@@ -194,3 +199,15 @@ def status_for(caller: Caller, status: GatewayStatus, most: int) -> GatewayStatu
     if status.groups is not UNSET:
         status.groups = status.groups[:most]
     return status
+
+
+def _leave_out_quotes(status: GatewayStatus) -> None:
+    """Errors quote the elements that they are about, and the name of a source may have its first elements."""
+    status.source.bad = status.source.stages = UNSET
+    # A connection that breaks in the middle of a record may be down because of what came.
+    status.source.reason = status.source.reason and _UNTOLD_DOWN
+    status.failure = status.failure and _UNTOLD
+    for stream in status.streams:
+        stream.failure = stream.failure and _UNTOLD
+    for group in status.groups if status.groups is not UNSET else []:
+        group.failure = group.failure and _UNTOLD

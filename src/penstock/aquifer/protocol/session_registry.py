@@ -131,6 +131,18 @@ class SessionRegistry:
             )
         ]
 
+    def was_evicted(self, fields: SubscribeFields) -> bool:
+        """Whether an administrator has ended a session of the same subscriber, or of the same group member.
+
+        It may not have heard of that: its connection was lost, or it has asked over another one meanwhile.
+        """
+        return any(
+            event is SessionEvent.EVICTED
+            and before is not None
+            and (same_subscriber(fields, before) or _same_member(fields, before))
+            for before, event in self.ended.values()
+        )
+
     def why_no_session(self, caller: Caller) -> str | None:
         """Why this peer cannot have another session at the moment; None if it can."""
         here = len(self.sessions)
@@ -351,6 +363,13 @@ class SessionRegistry:
 def same_subscriber(fields: SubscribeFields, others: SubscribeFields) -> bool:
     """Whether two requests come from the same running subscriber."""
     return fields.me is not UNSET and fields.me == others.me
+
+
+def _same_member(fields: SubscribeFields, others: SubscribeFields) -> bool:
+    group, other = fields.group, others.group
+    if group is UNSET or other is UNSET:
+        return False
+    return (group.name, group.member) == (other.name, other.member)
 
 
 def is_older(fields: SubscribeFields, others: SubscribeFields) -> bool:

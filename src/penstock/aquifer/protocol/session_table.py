@@ -136,7 +136,7 @@ class SessionTable:
         return status
 
     def is_drained(self) -> bool:
-        """Whether the stream has ended, and everybody who had to read it has, and knows of the end."""
+        """Whether the stream has ended, and every required reader has read it and has received the end."""
         return self.registry.is_drained() and self.groups.is_at_rest
 
     # ---------------------------------------------------------------- messages
@@ -259,9 +259,12 @@ class SessionTable:
             return registry.refuse(envelope, "not allowed", text, ErrorCode.AUTH)
         if fields.probe is True and fields.admin is not UNSET:
             return [Reply(envelope, self.administration.answer(fields.admin))]
+        leaves = fields.group is not UNSET and fields.group.leave is True
+        if not leaves and registry.was_evicted(fields):
+            return [Reply(envelope, FAREWELLS[SessionEvent.EVICTED])]
         if fields.probe is True and fields.group is not UNSET:
             reply = Reply(envelope, self.groups.answer(fields, caller))
-            if fields.group.leave is True and isinstance(reply.message, OnSubscribe):
+            if leaves and isinstance(reply.message, OnSubscribe):
                 return self._goodbyes.answer(reply, now)
             return [reply]
         if fields.probe is True:

@@ -70,7 +70,7 @@ class StagedPieces:
         return attempt.pieces if attempt is not None else {}
 
     def owners(self) -> set[str]:
-        """The keys of those who have staged something."""
+        """The keys of the clients that have staged something."""
         return {key.owner for key in self._attempts}
 
     def put(self, key: AttemptKey, seq: int, piece: Batch, now: float) -> str | None:

@@ -206,7 +206,7 @@ class SubscriberSide:
 
     def lost(self, reason: str, now: float) -> list[Effect]:
         """The gateway, or a part of what it sent, was lost: ask again, from where we are."""
-        # If the last contact is longer ago than this, it was we who did not look.
+        # If the last contact is longer ago than this, this side did not look.
         self._contact = max(self._contact, now - self.silence)
         if self._welcomed is not None:
             self._fruitless += min(now - self._welcomed, self.options.patience / 2)
@@ -438,6 +438,15 @@ class SubscriberSide:
             return self._ask_plainly(now)
         return self._finish(ProtocolViolation(f"{self.endpoint} answered Subscribe with {message!r}"))
 
+    def _echoed(self, message: Subscribe, now: float) -> list[Effect]:
+        # A gateway does not send a request, so there is none here to wait for.
+        return self._finish(
+            ProtocolViolation(
+                f"what listens at {self.endpoint} sends back what it receives and is not a gateway; check "
+                "the host and the port"
+            )
+        )
+
     def _pass_on(self, message: ReaderMessage, now: float) -> list[Effect]:
         return [] if self.reader is None else self.reader.message(message, now)
 
@@ -473,7 +482,13 @@ class SubscriberSide:
     """Where each phase can lead."""
     table: ClassVar[Table] = {
         Phase.NEW: {},
-        Phase.ASKING: {OnSubscribe: _welcome, OnError: _refuse, OnNext: _puzzle, OnComplete: _puzzle},
+        Phase.ASKING: {
+            OnSubscribe: _welcome,
+            OnError: _refuse,
+            OnNext: _puzzle,
+            OnComplete: _puzzle,
+            Subscribe: _echoed,
+        },
         Phase.READING: {OnError: _pass_on, OnNext: _pass_on, OnComplete: _pass_on},
         Phase.RESTING: {},
         Phase.OVER: {},

@@ -342,9 +342,17 @@ class Transactions:
 
     # ---------------------------------------------------------------- whose it is
     def give(self, query: str, owner: str) -> bool:
-        """Let a name belong to another key; False if nobody has published anything under it."""
+        """Let a name belong to another key; False if nobody has published anything under it.
+
+        ValueError if the log has ended: what is not stored would be forgotten with the next restart.
+        """
         if not self._writable or _MARK + query not in self._log.marks:
             return False
+        if self._log.end is not None:
+            raise ValueError(
+                f"the name {query!r} cannot be handed over now: the stream of this gateway has ended, and "
+                "nothing more of writers is stored; start the gateway again, and hand the name over then"
+            )
         self._staged.drop(lambda key: key.query == query)
         # Batches of the old owner may be on their way into the log. The number of the last one is looked up
         # when it is there: the mark must not go back, or that batch could be published again.

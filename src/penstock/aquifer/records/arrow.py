@@ -6,12 +6,13 @@ pyarrow is imported only here, and only when Arrow is used: a gateway does not n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.aquifer.records.arrow_message import MOST_EXPANDED, claimed_by_message
+from penstock.aquifer.records.arrow_message import MOST_EXPANDED, claimed_by_message, is_native_schema
 
 if TYPE_CHECKING:
     import pyarrow
@@ -57,13 +58,22 @@ def from_arrow_stream(payload: bytes | memoryview) -> pyarrow.RecordBatch:
     A ValueError if its buffers are compressed and claim to be larger than 64 MiB: others may have made it.
     """
     pa = _pyarrow()
-    for message in pa.ipc.MessageReader.open_stream(payload):
-        claimed = claimed_by_message(memoryview(message.metadata), memoryview(message.body or b""))
+    ipc, schema = pa.ipc, None
+    for number, message in enumerate(ipc.MessageReader.open_stream(payload)):
+        metadata = memoryview(message.metadata)
+        claimed = claimed_by_message(metadata, memoryview(message.body or b""))
         if claimed > MOST_EXPANDED:
             raise ValueError(f"it claims to have {claimed} bytes, and at most {MOST_EXPANDED} are expanded")
         if message.type == "record batch":
+            if schema is not None:
+                # What has dictionaries, but not here, is for the whole stream's reader to refuse.
+                with suppress(pa.ArrowKeyError):
+                    return ipc.read_record_batch(message, schema)
             break
-    with pa.ipc.open_stream(payload) as reader:
+        # A batch can be read by itself if there is nothing before it but a schema. It would be read as if its
+        # bytes were in the order of this machine, whatever the schema says.
+        schema = ipc.read_schema(message) if not number and is_native_schema(metadata) else None
+    with ipc.open_stream(payload) as reader:
         return reader.read_next_batch()
 
 

@@ -61,11 +61,13 @@ class Packer:
         """
         packed: list[Batch] = []
         start = 0
+        # They have come together, so they have one time; batches of one time can be sent together as well.
+        now = time.time_ns() // 1000
         try:
             for chunk in self._chunks(elements):
                 whole, begun = len(packed), first
                 try:
-                    for batch in self._batches(chunk, first):
+                    for batch in self._batches(chunk, first, now):
                         packed.append(batch)
                         first = batch.end
                 except BaseException as error:
@@ -76,7 +78,7 @@ class Packer:
                     # One of them is at fault: pack those before it. Some are perhaps packed.
                     # If it is none of them alone, all of them are left to the caller.
                     done = next((n for n, one in enumerate(chunk) if self.problem_with(one) is not None), 0)
-                    packed = packed[:whole] + list(self._batches(chunk[:done], begun) if done else ())
+                    packed = packed[:whole] + list(self._batches(chunk[:done], begun, now) if done else ())
                     return Packed(packed, start + done, error)
                 start += len(chunk)
         except TypeError as error:  # From _chunks: an element that is not a list of records.
@@ -115,8 +117,7 @@ class Packer:
         fit = int(self._limits.max_frame / self._record_bytes)
         return max(1, min(fit, self._limits.max_frame_records))
 
-    def _batches(self, chunk: Sequence[Any], first: int) -> Iterator[Batch]:
-        now = time.time_ns() // 1000
+    def _batches(self, chunk: Sequence[Any], first: int, now: int) -> Iterator[Batch]:
         values: Sequence[bytes]
         if self._raw and list(map(type, chunk)).count(bytes) == len(chunk):
             yield from self._batches_of(chunk, chunk, RecordMetadata(now), first)
@@ -149,8 +150,8 @@ class Packer:
         if len(payload) + len(notes) > 2 * self._limits.max_frame and len(chunk) > 1:
             # Records have become larger than those before them.
             middle = len(chunk) // 2
-            yield from self._batches(chunk[:middle], first)
-            yield from self._batches(chunk[middle:], first + middle)
+            yield from self._batches(chunk[:middle], first, metadata.timestamp)
+            yield from self._batches(chunk[middle:], first + middle, metadata.timestamp)
         else:
             yield Batch(first, len(values), payload, notes, MSGPACK)
 
@@ -164,8 +165,8 @@ class Packer:
         payload = arrow.to_arrow_stream(codec.batch_of(rows))
         if len(payload) > 2 * self._limits.max_frame and len(chunk) > 1:
             middle = len(chunk) // 2
-            yield from self._batches(chunk[:middle], first)
-            yield from self._batches(chunk[middle:], first + middle)
+            yield from self._batches(chunk[:middle], first, now)
+            yield from self._batches(chunk[middle:], first + middle, now)
         else:
             yield Batch(first, len(chunk), payload, batches.pack_metadata(metadata), ARROW)
 
@@ -196,9 +197,9 @@ class Packer:
     def problem_with(self, element: Any) -> BaseException | None:
         """Why this element cannot become a record; None if it can."""
         try:
-            for _ in self._batches([element], 0):
+            for _ in self._batches([element], 0, 0):
                 pass
-        except BaseException as error:  # A codec may raise anything; whoever packs has to know.
+        except BaseException as error:  # A codec may raise anything; the caller has to know.
             return error
         return None
 
