@@ -141,7 +141,7 @@ def test_columns_keep_the_keys_of_records(schema: str) -> None:
     ("options", "text"),
     [
         ({"codec": "json", "columns": True}, r"--columns\) needs a codec with a schema"),
-        ({"codec": "avro:/nowhere"}, "cannot read /nowhere"),
+        ({"codec": "avro:/nowhere"}, r"^codec='avro:/nowhere' \(--codec\): cannot read /nowhere"),
         ({"codec": "yaml"}, "'yaml' is not a codec; write bytes, text, json, msgpack, jsonschema:FILE"),
     ],
 )

@@ -68,6 +68,37 @@ def test_a_server_that_ends_each_connection_early_does_not_fill_the_log(
     assert len([each for each in told if "connected again" in each]) == 1
 
 
+class LosesCancels(ConnectedFeed):
+    """Its client takes a cancel for a lost connection, as some do that wait for one at the same time."""
+
+    backoff = Backoff(first=0.001, longest=0.01)
+
+    def __init__(self) -> None:
+        super().__init__("a client")
+        self.connections = 0
+        self.waits = asyncio.Event()
+
+    async def connection(self) -> AsyncGenerator[Any, None]:
+        self.connections += 1
+        yield self.connections
+        self.waits.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            raise ConnectionLost("the server has gone") from None
+
+
+def test_a_cancel_that_the_client_loses_ends_the_feed_all_the_same() -> None:
+    async def leave() -> int:
+        feed = LosesCancels()
+        async with feed.flux().stream() as elements:
+            assert await anext(elements) == 1
+            await feed.waits.wait()
+        return feed.connections
+
+    assert asyncio.run(asyncio.wait_for(leave(), PATIENCE)) == 1
+
+
 def test_an_error_of_another_kind_ends_it() -> None:
     with pytest.raises(ValueError, match="not understood"):
         list(ScriptedFeed(lambda: [1, ValueError("not understood")]).flux())

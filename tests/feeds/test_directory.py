@@ -76,6 +76,48 @@ def test_a_truncated_file_is_read_again_and_said(tmp_path: Path, caplog: pytest.
         assert reader.take(1) == [b"c"]
 
 
+@pytest.mark.parametrize("next_file", [None, "2"])
+def test_a_truncated_file_that_is_longer_again_is_read_from_its_beginning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, next_file: str | None
+) -> None:
+    """While nobody reads, as when the log is full, it is not seen to be shorter."""
+    add(tmp_path, "1", b"a\n")
+    with feeds.open(f"dir:{tmp_path}", FOLLOW) as feed:
+        reader = Reader()
+        feed(0).subscribe(reader)
+        reader.subscription.request(1)
+        assert reader.take(1) == [b"a"]
+        (tmp_path / "1").write_bytes(b"a longer line\n")
+        if next_file is not None:
+            add(tmp_path, next_file, b"b\n")
+        with reader.requesting():
+            assert reader.take(1) == [b"a longer line"]
+            if next_file is not None:
+                assert reader.take(1) == [b"b"]
+    assert "was truncated; reading it from its beginning" in caplog.text
+
+
+def test_a_file_that_is_truncated_and_removed_does_not_end_the_feed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    add(tmp_path, "1", b"a\n")
+    with feeds.open(f"dir:{tmp_path}", FOLLOW) as feed:
+        reader = Reader()
+        feed(0).subscribe(reader)
+        reader.subscription.request(1)
+        assert reader.take(1) == [b"a"]
+        os.truncate(tmp_path / "1", 0)
+        (tmp_path / "1").unlink()
+        with reader.requesting():
+            wait_until(
+                lambda: reader.error is not None or "was removed before it was read" in caplog.text,
+                "nothing is said",
+            )
+            assert reader.error is None
+            add(tmp_path, "2", b"b\n")
+            assert reader.take(1) == [b"b"]
+
+
 @pytest.mark.parametrize("name", ["1", "1.gz"])
 def test_a_file_that_is_replaced_by_a_longer_one_is_continued(tmp_path: Path, name: str) -> None:
     add(tmp_path, name, b"a\nb")
@@ -198,8 +240,8 @@ def test_a_file_that_comes_too_late_is_counted_and_said(
         assert isinstance(feed, feeds.DirectoryFeed)
         assert reader.take(2) == [b"a", b"c"]
         add(tmp_path, "2", b"b\n")
-        wait_until(lambda: feed.late_files == 1, "it is not counted")
-        assert f"{tmp_path / '2'} came when 3 had been read" in caplog.text
+        wait_until(lambda: f"{tmp_path / '2'} came when 3 had been read" in caplog.text, "it is not said")
+        assert feed.late_files == 1
         (tmp_path / "1").unlink()
         add(tmp_path, "4", b"d\n")
         assert reader.take(1) == [b"d"]
@@ -219,6 +261,10 @@ def test_what_is_not_a_directory_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(BadFeed, match="is not a directory; write file:"):
         feeds.open(f"dir:{tmp_path}/file")
+    with pytest.raises(BadFeed, match="does not name a directory; write dir:PATH"):
+        feeds.open("dir:")  # Such as dir:$LOGS without the variable: it was the current directory.
+    with pytest.raises(BadFeed, match="does not name a file; write file:PATH"):
+        feeds.open("file:")
     with pytest.raises(BadFeed, match="No such file or directory; check dir:"):
         feeds.open(f"dir:{tmp_path}/nothing")
 

@@ -15,6 +15,8 @@ import pytest
 
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway
+from penstock.cli import main
+from penstock.cli.errors import ExitCode
 from penstock.feeds import FeedUnavailable, ResponseCut, Restart
 from penstock.net.http import BadStatus
 from penstock.observe import MetricsServer, Observer, why
@@ -64,6 +66,7 @@ def test_a_server_of_lines_that_comes_later() -> None:
         assert str(feed.state).startswith("down: ")
         assert "Connection refused" in str(feed.state)
         assert feed.note is not None
+        assert feed.note.startswith("the feed goes on looking for the server: cannot connect to tcp://")
         reader = Reader()
         feed(0).subscribe(reader)
         asking = threading.Thread(target=reader.subscription.request, args=(10,))
@@ -149,7 +152,7 @@ def test_a_response_that_is_cut_is_asked_for_again_where_the_user_says_so(
     assert caplog.text.count("/lines ended in the middle of a line; its 3 bytes are left out") == 2
 
 
-def test_why_and_readyz_say_that_a_feed_is_down() -> None:
+def test_why_and_readyz_say_that_a_feed_is_down(capsys: pytest.CaptureFixture[str]) -> None:
     port = free_port()
     with (
         feeds.open(f"tcp://127.0.0.1:{port}") as feed,
@@ -163,6 +166,8 @@ def test_why_and_readyz_say_that_a_feed_is_down() -> None:
         assert "is down, and limits the flow: " in verdict.sentence
         assert "Connection refused" in verdict.sentence
         assert gateway.status().source.state == "down"
+        assert main(["why", gateway.endpoint, "--within", "0.3"]) == ExitCode.LIMITED
+        assert capsys.readouterr().out.count("Connection refused") == 1  # not as an error once more
         ready = metrics.url.replace("/metrics", "/readyz")
         with pytest.raises(urllib.error.HTTPError) as refused:
             urllib.request.urlopen(ready, timeout=PATIENCE)

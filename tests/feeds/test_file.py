@@ -4,9 +4,11 @@ import json
 import os
 import signal
 import subprocess
+import time
 import tracemalloc
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, MemoryJournal, SqliteJournal
 from penstock.aquifer import Gateway as LibraryGateway
 from penstock.feeds import BadFeed, FeedOptions, FileFeed
+from penstock.feeds.schemes import file as file_scheme
 from tests.cli.running import PATIENCE, Gateway
 from tests.feeds.reading import Reader, followed, read
 
@@ -42,6 +45,11 @@ def memory() -> dict[str, str]:
 def append(path: Path, data: bytes) -> None:
     with path.open("ab") as file:
         file.write(data)
+
+
+def open_files() -> set[Path]:
+    """The files that this process has open."""
+    return {entry.resolve() for entry in Path("/proc/self/fd").iterdir()}
 
 
 # ---------------------------------------------------------------- the last line
@@ -278,6 +286,64 @@ def test_rotations_while_nobody_asks_for_lines_lose_nothing(tmp_path: Path, path
         assert reader.take(5) == [b"one", b"two", b"file 0", b"file 1", b"file 2"]
 
 
+def test_a_copy_that_somebody_makes_while_nobody_asks_for_lines_is_not_read(
+    tmp_path: Path, path: Path
+) -> None:
+    path.write_bytes(b"one\ntwo\n")
+    reader = Reader()
+    source_of(path, follow=True)(0).subscribe(reader)
+    reader.subscription.request(1)  # Then the log is full, say.
+    (tmp_path / "app.log.bak").write_bytes(path.read_bytes())
+    append(path, b"three\n")
+    # As if some time lay between them.
+    written = os.stat(tmp_path / "app.log.bak").st_mtime_ns + 1_000_000
+    os.utime(path, ns=(written, written))
+    path.rename(tmp_path / "app.log.1")
+    path.write_bytes(b"four\n")
+    with reader.requesting(1000):
+        assert reader.take(4) == [b"one", b"two", b"three", b"four"]
+
+
+def test_a_file_that_got_the_inode_of_one_that_was_read_is_read(tmp_path: Path, path: Path) -> None:
+    path.write_bytes(b"one\n")
+    reader = Reader()
+    source_of(path, follow=True)(0).subscribe(reader)
+    reader.subscription.request(2)
+    path.rename(tmp_path / "app.log.1")
+    path.write_bytes(b"two\n")
+    reader.subscription.request(1)
+    assert reader.take(2) == [b"one", b"two"]
+    # Nobody asks. The oldest file is removed, and two new ones come, the first of them with its inode.
+    path.rename(tmp_path / "app.log.2")
+    (tmp_path / "app.log.1").write_bytes(b"three\n")
+    path.write_bytes(b"four\n")
+    with reader.requesting(1000):
+        assert reader.take(2) == [b"three", b"four"]
+
+
+@pytest.mark.parametrize("step", [-3600, 3600], ids=["back", "forward"])
+def test_rotations_while_a_clock_is_set_lose_nothing(
+    tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    not_set_yet = [step]
+    wrong = SimpleNamespace(time=lambda: time.time() - sum(not_set_yet), monotonic=time.monotonic)
+    monkeypatch.setattr(file_scheme, "time", wrong)
+    (tmp_path / "app.log.7").write_bytes(b"long ago\n")
+    path.write_bytes(b"one\ntwo\n")
+    os.utime(path, (wrong.time(), wrong.time()))
+    reader = Reader()
+    source_of(path, follow=True)(0).subscribe(reader)
+    reader.subscription.request(1)  # Then the log is full, say.
+    not_set_yet.clear()
+    (tmp_path / "app.log.7").rename(tmp_path / "app.log.9")
+    path.rename(tmp_path / "app.log.2")
+    path.write_bytes(b"three\n")
+    path.rename(tmp_path / "app.log.1")
+    path.write_bytes(b"four\n")
+    with reader.requesting(1000):
+        assert reader.take(4) == [b"one", b"two", b"three", b"four"]
+
+
 def test_a_file_that_was_read_is_not_read_again_because_somebody_has_written_to_it_late(
     tmp_path: Path,
     path: Path,
@@ -340,6 +406,59 @@ def test_a_file_that_is_cut_off_is_read_from_its_beginning(
     assert "was truncated; its last line had no newline, and its 4 bytes are left out" in caplog.text
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_file_that_is_cut_off_and_longer_again_is_read_from_its_beginning(
+    path: Path, memory: dict[str, str], caplog: pytest.LogCaptureFixture, restarted: bool
+) -> None:
+    """While nobody reads, as when the log is full, it is not seen to be shorter."""
+    path.write_bytes(b"one\n")
+    if restarted:
+        assert read(source_of(path, memory), marks=memory) == [b"one"]
+    with followed(source_of(path, memory, follow=True), marks=memory) as following:
+        if not restarted:
+            assert following.take(1) == [b"one"]
+        append(path, b"two\n")
+        assert following.take(1) == [b"two"]
+        os.truncate(path, 0)
+        append(path, b"a line that is longer\nanother\n")
+        assert following.take(2) == [b"a line that is longer", b"another"]
+
+    assert "was truncated; reading it from its beginning" in caplog.text
+
+
+@pytest.mark.parametrize("by", ["position", "name", "number of lines"])
+def test_a_file_that_is_cut_off_after_a_restart_before_more_is_read_is_read_from_its_beginning(
+    tmp_path: Path, path: Path, memory: dict[str, str], by: str
+) -> None:
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, memory, follow=True), marks=memory) as following:
+        assert following.take(1) == [b"one"]
+    if by == "name":  # As if it was restored from a backup.
+        path.rename(tmp_path / "old")
+        path.write_bytes(b"one\n")
+    elif by == "number of lines":
+        memory.clear()
+    reader = Reader()
+    source_of(path, memory, follow=True)(1).subscribe(reader)
+    if by == "number of lines":
+        reader.subscription.request(2)  # The beginning, and the position after the lines.
+    # Nothing more is read: the log is full, or nothing is written.
+    os.truncate(path, 0)
+    append(path, b"a line that is longer\nanother\n")
+
+    with reader.requesting(1000):
+        assert reader.take(2) == [b"a line that is longer", b"another"]
+
+
+def test_a_last_line_that_its_writer_changes_does_not_make_it_another_file(path: Path) -> None:
+    path.write_bytes(b"one\n 10 %")
+    with followed(source_of(path, follow=True)) as following:
+        assert following.take(1) == [b"one"]
+        path.write_bytes(b"one\n100 % done\n")
+        (line,) = following.take(1)
+    assert line.endswith(b"done")
+
+
 def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(
     tmp_path: Path, path: Path, memory: dict[str, str]
 ) -> None:
@@ -354,6 +473,48 @@ def test_a_file_that_was_rotated_while_nobody_read_is_found_under_its_new_name(
 
     with followed(source_of(path, memory, follow=True), 2) as following:
         assert following.take(2) == [b"three", b"four"]
+
+
+def test_a_rotation_while_files_from_before_the_restart_are_read_loses_nothing(
+    tmp_path: Path, path: Path, memory: dict[str, str]
+) -> None:
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, memory, follow=True), marks=memory) as following:
+        assert following.take(1) == [b"one"]
+    append(path, b"two\n")
+    path.rename(tmp_path / "app.log.1")
+    path.write_bytes(b"three\n")
+    # As if some time lay between them.
+    written = os.stat(tmp_path / "app.log.1").st_mtime_ns + 1_000_000
+    os.utime(path, ns=(written, written))
+    reader = Reader()
+    source_of(path, memory, follow=True)(1).subscribe(reader)
+    reader.subscription.request(1)
+    assert reader.take(1) == [b"two"]
+    # Now the log is full, and the names change again before the next file is read.
+    (tmp_path / "app.log.1").rename(tmp_path / "app.log.2")
+    path.rename(tmp_path / "app.log.1")
+    path.write_bytes(b"four\n")
+
+    with reader.requesting(1000):
+        assert reader.take(2) == [b"three", b"four"]
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="the system does not list open files")
+def test_a_followed_file_of_which_nothing_is_requested_is_closed(
+    tmp_path: Path, path: Path, memory: dict[str, str]
+) -> None:
+    """A gateway whose log is full the whole time requests nothing."""
+    path.write_bytes(b"one\n")
+    with followed(source_of(path, memory, follow=True), marks=memory) as following:
+        assert following.take(1) == [b"one"]
+    reader = Reader()
+    source_of(path, memory, follow=True)(1).subscribe(reader)
+    assert path.resolve() in open_files()
+
+    reader.subscription.cancel()
+
+    assert path.resolve() not in open_files()
 
 
 def test_a_file_that_was_removed_while_nobody_read_is_told(

@@ -29,6 +29,8 @@ from penstock.feeds import (
 )
 from penstock.streams import Flux
 from tests.cli.running import penstock
+from tests.feeds.brokers import wait_until
+from tests.feeds.reading import Reader
 
 SOON = 45
 
@@ -102,6 +104,103 @@ def test_a_sender_is_told_what_came_before_and_then_what_is_safe() -> None:
     assert taken == [b"one", b"two"]
 
 
+def test_numbers_do_not_pile_up_for_a_sender_that_does_not_read_them() -> None:
+    """There is one for each commit, and a logger that only sends never takes them."""
+    with opened("tcp-listen://127.0.0.1:0?acknowledge") as source, socket.socket() as sender:
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sender.settimeout(SOON)
+        sender.connect(("127.0.0.1", source.port))
+        lines = iter(source.flux().to_iterable())
+        sender.sendall(b"one\n")
+        assert next(lines) == b"one"
+        [connection] = source._server.connections
+        told, most = 10**15, 0
+        while most < 4096:  # What the system keeps for the sender comes first.
+            for _ in range(10_000):
+                told += 1
+                source.journalled(told)
+            passed = threading.Event()
+            connection.on_loop(passed.set)
+            assert passed.wait(SOON)
+            most = max(most, connection.transport.get_write_buffer_size())
+        assert most < 1 << 15
+        said = sender.makefile("rb")
+        assert said.readline() == b"0\n"
+        while int(said.readline()) < told:
+            source.journalled(told)
+        said.close()
+
+
+def test_a_number_is_told_to_the_sender_that_comes_while_the_gateway_says_it() -> None:
+    """The gateway says it on a thread of its own. Who waits for the last number would wait for ever."""
+    with opened("tcp-listen://127.0.0.1:0?acknowledge") as source, closing(connect(source)) as older:
+        source(7)
+        assert older.makefile("rb").readline() == b"7\n"
+        newer: list[Any] = []
+
+        class Number(int):
+            def __gt__(self, told: int) -> bool:
+                if not newer:
+                    newer.append(connect(source))
+                    newer.append(newer[0].makefile("rb"))
+                    assert newer[1].readline() == b"7\n"
+                return int(self) > told
+
+        source.journalled(Number(8))
+        source.journalled(8)
+        assert newer[1].readline() == b"8\n"
+        for opened_here in newer:
+            opened_here.close()
+
+
+def asks_whether_the_other_side_is_there(local: int | None = None, remote: int | None = None) -> bool:
+    """Whether the timer for that runs for a connection between these ports."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, here, there, state, _, timer, *_ = line.split()
+        ports = [int(each.rpartition(":")[2], 16) for each in (here, there)]
+        wanted = [ports[at] if port is None else port for at, port in enumerate((local, remote))]
+        if state == "01" and ports == wanted and timer.startswith("02:"):
+            return True
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the timers are in a file of Linux")
+@pytest.mark.parametrize("scheme", ["tcp", "http"])
+def test_a_server_that_is_gone_without_a_word_is_noticed(scheme: str) -> None:
+    """A machine without power says nothing. The feed was "up" for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection:
+                if scheme == "http":
+                    connection.recv(4096)
+                    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+                connection.sendall(b"one\n")
+                over.wait(SOON)
+
+        over = threading.Event()
+        serving = threading.Thread(target=serve)
+        serving.start()
+        url = f"http://127.0.0.1:{port}/" if scheme == "http" else f"tcp://127.0.0.1:{port}?once"
+        with opened(url) as source:
+            lines = iter(source.flux().to_iterable())
+            assert next(lines) == b"one"
+            assert asks_whether_the_other_side_is_there(remote=port)
+            over.set()
+            assert list(lines) == []
+        serving.join(SOON)
+
+
+@pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="the timers are in a file of Linux")
+def test_a_sender_that_is_gone_without_a_word_is_noticed() -> None:
+    with opened("tcp-listen://127.0.0.1:0") as source, connect(source) as sender:
+        sender.sendall(b"one\n")
+        assert first(source, 1) == [b"one"]
+        assert asks_whether_the_other_side_is_there(source.port, sender.getsockname()[1])
+
+
 def test_a_sender_waits_while_nobody_asks() -> None:
     with opened("tcp-listen://127.0.0.1:0") as source, connect(source) as sender:
         source(0)
@@ -146,6 +245,41 @@ def test_a_datagram_is_a_line(caplog: pytest.LogCaptureFixture) -> None:
             for number in range(3):
                 sender.sendto(b'{"n": %d}\n' % number, ("127.0.0.1", port))
             assert first(source, 3) == [{"n": 0}, {"n": 1}, {"n": 2}]
+
+
+def test_dropped_datagrams_are_reported_although_no_others_come_after_them(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def reported() -> int:
+        return sum(int(record.getMessage().split()[0]) for record in caplog.records)
+
+    sent, reader = 6000, Reader()
+    with opened("udp://127.0.0.1:0") as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        source(0).subscribe(reader)
+        port = int(source.name.rpartition(":")[2])
+        for _ in range(sent):
+            sender.sendto(b"line", ("127.0.0.1", port))
+        wait_until(lambda: reported() > 0, "nothing is reported")
+        reader.subscription.request(sent)
+        wait_until(lambda: reader.lines.qsize() + reported() == sent, "not every datagram is accounted for")
+        reader.subscription.cancel()
+
+
+def test_datagrams_that_were_dropped_shortly_before_the_end_are_reported_at_the_end(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.feeds.schemes.udp._REPORT_EVERY", 3600.0)
+    with opened("udp://127.0.0.1:0") as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        source(0).subscribe(Reader())
+        port = int(source.name.rpartition(":")[2])
+        for _ in range(6000):
+            sender.sendto(b"line", ("127.0.0.1", port))
+        channel = source._channel
+        wait_until(
+            lambda: channel.metrics.dropped + (channel.metrics.kernel_dropped or 0) > 0, "none is dropped"
+        )
+        assert not caplog.records
+    assert "datagrams arrived while there was no space, and were dropped" in caplog.text
 
 
 def test_the_lines_of_a_page() -> None:

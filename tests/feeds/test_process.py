@@ -5,6 +5,7 @@ import socket
 import sys
 import threading
 import time
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.feeds import BadFeed, FeedOptions, ProgramFailed
 from tests.cli.running import PATIENCE
+from tests.feeds.brokers import wait_until
 from tests.feeds.reading import Reader
 
 
@@ -78,10 +80,43 @@ def state_of(pid: int) -> str:
 def test_a_command_that_is_none_is_told() -> None:
     with pytest.raises(BadFeed, match="there is no program 'no-such-program'"):
         feeds.open("exec:no-such-program --flag")
+    with pytest.raises(BadFeed, match="exec: does not name a program; write exec:COMMAND"):
+        feeds.open("exec:")
+    with pytest.raises(BadFeed, match="unix: does not name a socket; write unix:PATH"):
+        feeds.open("unix:")
     with pytest.raises(BadFeed, match="No closing quotation"):
         feeds.open("exec:echo 'half")
     with pytest.raises(BadFeed, match=r"restart='always' \(--restart\) is for programs and responses"):
         feeds.open("stdin", FeedOptions(restart="always"))
+
+
+def test_a_unix_socket_whose_queue_is_full_is_not_taken_for_a_connection(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "feed.sock")
+    with ExitStack() as opened:
+        server = opened.enter_context(socket.socket(socket.AF_UNIX))
+        server.bind(path)
+        server.listen(1)
+        with suppress(BlockingIOError):
+            while True:
+                caller = opened.enter_context(socket.socket(socket.AF_UNIX))
+                caller.setblocking(False)
+                caller.connect(path)
+        feed, reader = opened.enter_context(feeds.open(f"unix:{path}")), Reader()
+        feed(0).subscribe(reader)
+        opened.callback(reader.subscription.cancel)
+        reader.subscription.request(2)
+        wait_until(lambda: feed.state.status == "down", "the feed does not notice")
+        assert "as many waiting callers as it allows" in (feed.state.reason or "")
+
+        server.settimeout(PATIENCE)
+        while reader.lines.empty():
+            caller, _ = server.accept()
+            with caller, suppress(ConnectionError):
+                caller.sendall(b"one\n")
+        assert reader.take(1) == [b"one"]
+    assert "Invalid argument" not in caplog.text
 
 
 def test_a_unix_socket_is_read_and_connected_to_again(tmp_path: Path) -> None:
@@ -133,6 +168,24 @@ def test_half_a_line_of_a_program_that_was_killed_is_left_out(caplog: pytest.Log
         feed.flux().do_on_next(taken.append).collect_list().block(PATIENCE)
     assert taken == [b"whole"]
     assert "ended in the middle of a line; its 3 bytes are left out" in caplog.text
+
+
+@pytest.mark.parametrize("end", ["exit 255", "sh -c 'kill -9 $$'"], ids=["as ssh does", "within a shell"])
+def test_half_a_line_of_a_program_that_fails_is_left_out(
+    end: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = tmp_path / "script"
+    script.write_text(f'printf "whole\\nhal"; {end}\nexit $?\n')
+    taken: list[bytes] = []
+    with feeds.open(f"exec:sh {script}") as feed, pytest.raises(ProgramFailed, match="ended with status"):
+        feed.flux().do_on_next(taken.append).collect_list().block(PATIENCE)
+    assert taken == [b"whole"]
+    assert "ended in the middle of a line; its 3 bytes are left out" in caplog.text
+
+
+def test_the_last_line_of_a_program_that_succeeds_needs_no_newline() -> None:
+    with feeds.open("exec:printf 'one\\ntwo'") as feed:
+        assert list(feed.flux()) == [b"one", b"two"]
 
 
 @pytest.mark.parametrize("leader", ["exit 0", "wait"])

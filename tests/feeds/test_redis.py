@@ -257,7 +257,7 @@ def test_a_wrong_key_a_wrong_password_and_a_wrong_url_are_clear_errors(
         ("redis://h?group=g", "names no stream"),
         ("redis://h/s?group=g&from=there", "write start or now"),
         ("redis://h/s?group=g&db=x", "not a number"),
-        ("redis://h/s?group=g&consumer=", "not empty"),
+        ("redis://h/s?group=g&consumer=", "needs a name"),
     ):
         with pytest.raises(BadFeed, match=message):
             feeds.open(wrong)

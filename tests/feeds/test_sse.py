@@ -153,7 +153,7 @@ def test_a_page_instead_of_events_is_told(caplog: pytest.LogCaptureFixture) -> N
     page = answering(b"<html>data: 1\n\n", kind="text/html; charset=utf-8")
     with page as (url, _), feeds.open(url) as feed:
         assert feed.flux().collect_list().block(PATIENCE) == []
-    assert "the server answers with text/html, and events are text/event-stream" in caplog.text
+    assert "the server answers with text/html, but server-sent events are text/event-stream" in caplog.text
 
 
 BAD = (

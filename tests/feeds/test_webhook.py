@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -112,8 +113,8 @@ def test_a_body_may_be_compressed() -> None:
 @pytest.mark.parametrize(
     ("kind", "body", "why"),
     [
-        ("application/json", b'{"a": ', "truncated"),
-        ("application/json", b'[{"a": 1}, nonsense]', "malformed"),
+        ("application/json", b'{"a": ', "the body is not JSON: Input data was truncated"),
+        ("application/json", b'[{"a": 1}, nonsense]', "the body is not JSON: JSON is malformed"),
         ("application/x-ndjson", b'{"a": 1}\nnonsense\n', "line 2"),
         ("text/csv", b"a,b\n1,2\n3\n", "line 3: it has 1 fields, and the header has 2"),
     ],
@@ -254,6 +255,23 @@ def test_a_port_that_is_taken_and_a_wrong_parameter_are_told() -> None:
         feeds.open(f"{URL}?max-body=big")
     with pytest.raises(BadFeed, match="TLS needs a certificate"):
         feeds.open("webhook+https://127.0.0.1:0/in")
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secure"), [("webhook+http", "webhook+https://"), ("ws-listen", "wss-listen://")]
+)
+def test_a_certificate_without_tls_names_the_scheme_that_has_it(scheme: str, secure: str) -> None:
+    with pytest.raises(BadFeed, match=f"a certificate is for TLS; write {re.escape(secure)}") as raised:
+        feeds.open(f"{scheme}://127.0.0.1:0/in?certificate=x")
+    assert secure.partition(":")[0] in feeds.known_schemes(), raised.value
+
+
+@pytest.mark.parametrize("wrong", ["0123456789abcdef\n0123456789abcdef", "0123456789abcdef\N{SNOWMAN}"])
+def test_a_token_that_no_header_can_have_is_refused(tmp_path: Path, wrong: str) -> None:
+    token = tmp_path / "token"
+    token.write_text(wrong, encoding="utf-8")
+    with pytest.raises(BadFeed, match="one token, in one line"):
+        feeds.open(f"{URL}?token-file={token}")
 
 
 def test_off_loopback_needs_tls_and_a_token_or_the_word(tmp_path: Path) -> None:

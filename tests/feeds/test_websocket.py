@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -227,6 +228,31 @@ def test_a_message_that_is_too_long_to_be_received_is_told_or_counted_or_kept(
         else:
             wait_until(lambda: "this sender is disconnected" in caplog.text, "it is not told")
             assert "a message has more than 1000 bytes; allow more with max_line" in caplog.text
+
+
+def test_a_sender_of_pings_that_does_not_read_the_answers_is_disconnected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The server answers each ping at once, and the answers filled the memory."""
+    with feeds.open("ws-listen://127.0.0.1:0/in") as feed, socket.socket() as sender:
+        assert isinstance(feed, WebSocketListenFeed)
+        sender.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        sender.settimeout(PATIENCE)
+        sender.connect(("127.0.0.1", feed.port))
+        sender.sendall(
+            b"GET /in HTTP/1.1\r\nHost: here\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: MDEyMzQ1Njc4OWFiY2RlZg==\r\n\r\n"
+        )
+        assert sender.recv(12) == b"HTTP/1.1 101"
+        ping = b"\x89\xfd" + bytes(4) + b"p" * 125
+
+        def send_pings() -> None:
+            for _ in range(2000):  # A quarter of a gigabyte.
+                sender.sendall(ping * 1000)
+
+        with pytest.raises(ConnectionError):
+            send_pings()
+    assert "does not read the answers" in caplog.text
 
 
 def test_a_listener_with_a_token_lets_nobody_else_in(tmp_path: Path) -> None:

@@ -59,11 +59,14 @@ def _of_json(body: bytes, options: FeedOptions, bad: BadLines, decode: Decode | 
     """An array is a record for each of its elements; everything else is one record."""
     import msgspec
 
-    if body.lstrip()[:1] == b"[":
-        each = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
-    else:
-        msgspec.json.decode(body)
-        each = [body]
+    try:
+        if body.lstrip()[:1] == b"[":
+            each = [bytes(raw) for raw in msgspec.json.decode(body, type=list[msgspec.Raw])]
+        else:
+            msgspec.json.decode(body)
+            each = [body]
+    except msgspec.DecodeError as error:
+        raise ValueError(f"the body is not JSON: {error}") from None
     return _decoded(each, decode, options, bad)
 
 

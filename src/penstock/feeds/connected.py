@@ -19,7 +19,7 @@ from penstock.feeds.senders import DATA, DEMAND, WORKING, SenderLedger, SenderVi
 from penstock.spec import Publisher
 from penstock.streams import Flux
 
-__all__ = ["RECONNECT", "ConnectedFeed", "ConnectionLost", "down"]
+__all__ = ["RECONNECT", "ConnectedFeed", "ConnectionLost", "down", "heed_cancel"]
 
 _log = logging.getLogger("penstock.feeds")
 
@@ -40,6 +40,16 @@ def down(before: FeedState, error: BaseException, attempts: int, pause: float) -
     now = time.time()
     since = before.since if before.status == "down" else now
     return FeedState("down", since, str(error) or type(error).__name__, attempts, now + pause)
+
+
+def heed_cancel() -> None:
+    """Raise CancelledError if this task was cancelled: some clients lose a cancel while they wait.
+
+    A feed that did not notice would connect again, for ever, and nobody would read it.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 class ConnectedFeed(Feed):
@@ -121,6 +131,7 @@ class ConnectedFeed(Feed):
                             self._visit.took(len(element.records) if isinstance(element, Delivery) else 1)
                 return
             except self.lost as error:
+                heed_cancel()
                 # A server that accepts and then hangs up at once is as good as one that is not there.
                 lasted = self.state.status == "up" and time.monotonic() - began >= self.backoff.longest
                 if useful or lasted:

@@ -104,9 +104,18 @@ class DirectoryFiles:
 
     @property
     def is_truncated(self) -> bool:
-        """Whether the file has become shorter than what was read of it."""
+        """Whether the file has become shorter than what was read of it; by now it may be longer again."""
         assert self._file is not None
-        return not self.name.endswith(COMPRESSED) and os.fstat(self._file.fileno()).st_size < self.position
+        if self.name.endswith(COMPRESSED):
+            return False
+        if os.fstat(self._file.fileno()).st_size < self.position:
+            return True
+        # What follows the last newline is not a line yet, and its writer may change it.
+        lines = self.head[: self.head.rfind(b"\n") + 1]
+        self._file.seek(0)
+        begins_as_before = self._file.read(len(lines)) == lines
+        self._file.seek(self.position)
+        return not begins_as_before
 
     @property
     def is_replaced(self) -> bool:
@@ -120,7 +129,7 @@ class DirectoryFiles:
         return stat.S_ISREG(there.st_mode) and (here.st_dev, here.st_ino) != (there.st_dev, there.st_ino)
 
     def wake(self) -> None:
-        """Make whoever waits for files return."""
+        """End every wait for files."""
         self.woken.set()
 
     def close(self) -> None:

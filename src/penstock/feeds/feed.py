@@ -96,8 +96,8 @@ class FeedOptions:
         None,
         choices=("never", "on-failure", "always"),
         shown="never",
-        help="when a program of exec: is started again after its end, or a response of http: asked for "
-        "again, with growing pauses",
+        help="when to start the program of exec: again after it has ended, or to ask http: again, "
+        "with growing pauses",
     )
     max_line: int = option(
         1 << 20, parse=parse_size, metavar="SIZE", shown="1M", help="the longest line, in bytes"
@@ -130,7 +130,10 @@ class FeedOptions:
                 if self.columns:
                     schema.arrow_schema()
         except ValueError as error:
-            raise BadFeed(f"codec={self.codec!r} (--codec): {error}") from None
+            # An error about a schema begins with the codec: it is named once.
+            what, told = f"codec {self.codec!r}", str(error)
+            told = told.removeprefix(what) if told.startswith(what) else f": {told}"
+            raise BadFeed(f"codec={self.codec!r} (--codec){told}") from None
         if self.columns and not self.has_schema and self.format != "parquet":
             raise BadFeed(
                 "columns=True (--columns) needs a codec with a schema (--codec), such as jsonschema:FILE, "

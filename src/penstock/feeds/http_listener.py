@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import re
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,7 +16,7 @@ from penstock.endpoint import Endpoint
 from penstock.feeds.feed import BadFeed, FeedOptions, FeedUnavailable
 from penstock.feeds.registry import FeedUrl
 from penstock.idle_connections import IdleConnections
-from penstock.net import new_event_loop
+from penstock.net import address_text, new_event_loop
 
 if TYPE_CHECKING:
     from penstock.net.http import Http
@@ -33,8 +34,14 @@ _GRACE: Final = 3
 """Seconds for requests that are being answered when the feed is closed."""
 _BACKLOG: Final = 256
 _SHORTEST_TOKEN: Final = 16
+_TOKEN: Final = re.compile(r"[\x20-\x7e]*")
+"""What a header can have: with anything else, no sender could present the token."""
 _MOST_CONNECTIONS: Final = 1000
 """Further connections are refused with 503."""
+_MOST_UNREAD: Final = 1 << 20
+"""Bytes of answers that may wait for a sender. An answer has a few hundred, and the next one waits for it."""
+_LOOK: Final = 0.5
+"""Seconds between two looks at what waits."""
 
 
 class ListenerAddress:
@@ -57,7 +64,8 @@ class ListenerAddress:
         if tls and self.certificate is None:
             raise BadFeed(f"{url.shown}: TLS needs a certificate; add ?certificate=FILE&key=FILE")
         if not tls and (self.certificate or self.key):
-            raise BadFeed(f"{url.shown}: a certificate is for TLS; write {url.scheme}s://…")
+            secure = "wss-listen" if url.scheme == "ws-listen" else f"{url.scheme}s"
+            raise BadFeed(f"{url.shown}: a certificate is for TLS; write {secure}://…")
         if not (self.endpoint.is_loopback or options.allow_remote or (tls and self.token)):
             raise BadFeed(
                 f"{url.shown} can be reached from other machines, and everybody there could write into the "
@@ -77,8 +85,10 @@ def _token_in(url: FeedUrl) -> bytes | None:
     given = url.secret("token-file")
     if given is None:
         return None
-    token = given.encode()
     path = url.parameters["token-file"]
+    if _TOKEN.fullmatch(given) is None:
+        raise BadFeed(f"{path} has to have one token, in one line, of characters that a header may have")
+    token = given.encode()
     if len(token) < _SHORTEST_TOKEN:
         raise BadFeed(
             f"the token in {path} has {len(token)} bytes; use at least {_SHORTEST_TOKEN} random ones: "
@@ -100,6 +110,27 @@ def _server_of(uvicorn: Any, config: Any) -> Any:
             await super().shutdown(sockets)
 
     return ListenerServer(config)
+
+
+async def _cut_off_deaf_senders(connections: Callable[[], Iterable[Any]]) -> None:
+    """Disconnect those that do not read what they are answered.
+
+    The server answers each ping of a WebSocket at once, whether or not there is space. A sender of nothing
+    but pings that does not read the answers would fill the memory.
+    """
+    while True:
+        await asyncio.sleep(_LOOK)
+        for connection in list(connections()):
+            transport = connection.transport
+            unread = transport.get_write_buffer_size()
+            if unread > _MOST_UNREAD:
+                sender = transport.get_extra_info("peername")
+                _log.warning(
+                    "%s does not read the answers, and %d bytes of them wait; this sender is disconnected",
+                    sender and address_text(sender),
+                    unread,
+                )
+                transport.abort()
 
 
 class HttpListener:
@@ -175,7 +206,7 @@ class HttpListener:
             )
             config.load()
             self._server = _server_of(self._uvicorn, config)
-        except (OSError, ValueError) as error:  # A certificate that is none, for instance.
+        except (OSError, ValueError) as error:  # For instance a file that is not a certificate.
             self._loop.set_exception(BadFeed(f"cannot serve {self.where}: {error}"))
             return
         except BaseException as error:
@@ -184,11 +215,13 @@ class HttpListener:
         self._loop.set_result(loop)
         state = self._server.server_state
         idle = IdleConnections(lambda: state.connections, _MOST_CONNECTIONS)
-        watching = asyncio.create_task(idle.watch())
+        deaf = _cut_off_deaf_senders(lambda: state.connections)
+        watching = [asyncio.create_task(each) for each in (idle.watch(), deaf)]
         try:
             await self._server.serve(sockets=[self._socket])
         finally:
-            watching.cancel()
+            for each in watching:
+                each.cancel()
 
     def close(self, before: Callable[[], None] = lambda: None) -> None:
         """Stop listening; ``before`` is called on the loop first."""
@@ -205,5 +238,5 @@ class HttpListener:
             loop.call_soon_threadsafe(stop)
         self._thread.join(_GRACE + 5)
         if self._thread.is_alive():
-            _log.warning("the server at %s does not end; it is left alone", self.where)
+            _log.warning("the server at %s has not ended in time; its thread is left behind", self.where)
         self._socket.close()

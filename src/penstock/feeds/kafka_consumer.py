@@ -58,7 +58,7 @@ class KafkaSettings:
     """Whether a new reader begins at the end of the topic."""
     isolation: str = "read_committed"
     skips_lost: bool = False
-    """Whether it goes on if records were deleted before they were read."""
+    """Whether the feed continues if records were deleted before they were read."""
     timestamps: bool = False
     """Whether records keep the times that Kafka has for them."""
 
@@ -81,7 +81,7 @@ class KafkaReader:
         """Where partitions begin of which nothing was ever read."""
         self._paused = False
         self._spare: list[Message] = []
-        """What came while nobody asked: a record each time that the group was told of us."""
+        """Records that came while there was no demand: one for each poll that kept us in the group."""
         self.reads = 0
         """How often it was read."""
         self._rested = 0
@@ -217,7 +217,7 @@ class KafkaReader:
         except KafkaException as error:
             raise ConnectionLost(self._errors.about(broker_error(error))) from error
         except (BadFeed, RecordsLost) as problem:
-            self._problem = problem  # For the one who reads next.
+            self._problem = problem  # For the next read.
 
     def _open_consumer(self) -> Consumer:
         if self._consumer is None:

@@ -36,7 +36,7 @@ class KafkaPositions:
         self._replaced: dict[int, list[str]] = {}
         """The marks of other groups, which go when there is one of ours."""
         self.other_groups: frozenset[str] = frozenset()
-        """The groups as which the log was read before; an empty name if it was none."""
+        """The groups that the log was read as before; an empty name stands for reading without a group."""
 
     def resume(self, marks: Mapping[str, str]) -> None:
         """Take over what the journal has: ``topic-id offset`` under the group and the number of a partition.
@@ -143,7 +143,7 @@ class KafkaPositions:
         return True
 
     def uncommitted(self, partitions: Iterable[int]) -> dict[int, int]:
-        """What is in the journal, of these partitions, and the group was not told of."""
+        """The offsets of these partitions that are in the journal and not committed to the group."""
         with self._moved:
             return {
                 each: self._stored[each]

@@ -7,6 +7,7 @@ subscriber has no space, a pipe fills up and its writer waits.
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final, Generic, Literal, Protocol, TypeAlias, TypeVar
@@ -340,13 +341,23 @@ class _WakingSubscription:
 
     def __init__(self, upstream: Subscription, reader: LineReader) -> None:
         self.cancelled = False
+        self._begun = False
+        """Whether something was requested; from then on the generator closes the reader."""
+        self._mutex = threading.Lock()
         self._upstream = upstream
         self._reader = reader
 
     def request(self, n: int, /) -> None:
+        if not self._begun:
+            with self._mutex:
+                self._begun = not self.cancelled
         self._upstream.request(n)
 
     def cancel(self) -> None:
-        self.cancelled = True
+        with self._mutex:
+            is_unread = not (self._begun or self.cancelled)
+            self.cancelled = True
         self._upstream.cancel()
         self._reader.wake()
+        if is_unread:
+            self._reader.close()  # A generator that was never started does not even run its finally.

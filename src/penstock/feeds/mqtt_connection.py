@@ -148,7 +148,7 @@ class MqttConnection:
         return _cut(self._cutter, chunk)
 
     def give_up(self, reason: str) -> None:
-        """Let whoever reads have a :class:`ConnectionLost`, now or with the next call."""
+        """Raise a :class:`ConnectionLost` in the reader, now or with its next call."""
         self._reader.set_exception(ConnectionLost(reason))
 
     def write(self, packets: bytes) -> None:

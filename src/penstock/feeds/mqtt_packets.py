@@ -146,6 +146,8 @@ def check_topic_filter(text: str) -> None:
         raise BadFeed(f"a topic filter has at most {_LONGEST_FILTER} bytes, and no NUL")
     for number, level in enumerate(levels, 1):
         if "#" in level and (level != "#" or number < len(levels)):
-            raise BadFeed(f"the topic filter {text!r} is wrong: # stands alone, as the last level")
+            raise BadFeed(
+                f"the topic filter {text!r} is wrong: # must be the last level, with nothing beside it"
+            )
         if "+" in level and level != "+":
-            raise BadFeed(f"the topic filter {text!r} is wrong: + stands alone between two slashes")
+            raise BadFeed(f"the topic filter {text!r} is wrong: + must be a whole level, between two slashes")

@@ -269,9 +269,7 @@ def _lines_of(made: Replacement) -> list[bytes] | None:
         return None
     several = [made] if isinstance(made, str | bytes) else made
     if not isinstance(several, list | tuple) or not all(isinstance(line, str | bytes) for line in several):
-        raise TypeError(
-            f"the function makes bytes, a string, a list of these, or None of a letter, and not {made!r}"
-        )
+        raise TypeError(f"the function must return bytes, a string, a list of these, or None, not {made!r}")
     return [line.encode() if isinstance(line, str) else line for line in several]
 
 

@@ -129,11 +129,12 @@ class DirectoryFeed(Feed):
                     continue
                 self._is_back()
                 if splitter is not None:
+                    if self._options.follow and files.is_truncated:
+                        _log.warning("%s was truncated; reading it from its beginning", self._path(name))
+                        splitter = self._opened_if_there(files, name)
+                        continue
                     if later is None and self._options.follow:
-                        if files.is_truncated:
-                            _log.warning("%s was truncated; reading it from its beginning", self._path(name))
-                            splitter = self._opened(files, name)
-                        elif files.is_replaced:
+                        if files.is_replaced:
                             splitter = self._replaced(files, splitter)
                         else:
                             files.woken.wait(_POLL)
@@ -243,7 +244,8 @@ class DirectoryFeed(Feed):
 
     def _read(self, files: DirectoryFiles, splitter: _Splitter) -> Iterator[Delivery]:
         """What there is now."""
-        while not files.woken.is_set() and (chunk := files.read()):
+        follow = self._options.follow
+        while not files.woken.is_set() and not (follow and files.is_truncated) and (chunk := files.read()):
             start = files.position - len(chunk)
             for portion in portions(chunk):
                 start += len(portion)
@@ -317,6 +319,9 @@ def _pass_over(files: DirectoryFiles, splitter: _Splitter, position: int) -> Non
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
+    if not url.rest:
+        # Not the current directory: a shell makes this of dir:$LOGS if the variable is not set.
+        raise BadFeed(f"{url.text} does not name a directory; write dir:PATH, or dir:. for the current one")
     options.check_format()
     return DirectoryFeed(url.rest, options, url.parameters.get("pattern", "*"))
 
@@ -327,7 +332,9 @@ SCHEMES = (
         "dir:PATH",
         "the lines of all files of a directory, in the order of their names, also of .gz and .zst files",
         _open,
-        parameters={"pattern": "which files: *.log; without it, all but those that end with .tmp or .part"},
+        parameters={
+            "pattern": "which files, as in *.log; without it, all but those that end with .tmp or .part"
+        },
         options=frozenset({"follow", "format"}),
     ),
 )

@@ -13,7 +13,7 @@ import stat
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final
@@ -25,8 +25,11 @@ from penstock.feeds.file_position import (
     CHECKED,
     START,
     FilePosition,
+    beginning_of,
+    begins_with,
     fingerprint,
     holds,
+    others_beside,
     renamed,
     rotated_since,
 )
@@ -60,15 +63,17 @@ class _OpenFile:
 
     def __init__(self, path: str, position: int = 0) -> None:
         self.position = position
-        self._path = path
+        self.path = path
         self._start = position
+        self._known = b""
+        """The last bytes before the position, as they were read."""
         self._descriptor: int | None = None
 
     @property
     def descriptor(self) -> int:
         """The open file; it is opened at the first use, so that a missing file is an error of the stream."""
         if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
+            self._descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_BINARY", 0))
             os.lseek(self._descriptor, self._start, os.SEEK_SET)
         return self._descriptor
 
@@ -83,15 +88,40 @@ class _OpenFile:
         self.position += len(chunk)
         return chunk
 
+    def read_checked(self) -> bytes | Cut:
+        """The same for a file that somebody may truncate meanwhile: then go back to its first byte.
+
+        By now it may be longer again than it was. So the lines before the position are read once more.
+        """
+        descriptor = self.descriptor
+        os.lseek(descriptor, self.position - len(self._known), os.SEEK_SET)
+        found = os.read(descriptor, len(self._known) + CHUNK)
+        # What follows the last newline is not a line yet, and its writer may change it.
+        lines = self._known[: self._known.rfind(b"\n") + 1]
+        if not found.startswith(lines) or os.fstat(descriptor).st_size < self.position:
+            self.position, self._known = 0, b""
+            return Cut.TRUNCATED
+        chunk = found[len(self._known) :]
+        self.position += len(chunk)
+        self._known = found[-CHECKED:]
+        return chunk
+
+    def knows(self, position: FilePosition) -> bool:
+        """Tell whether the bytes before this position, at which reading begins, are those that were read.
+
+        Until more is read, :meth:`read_checked` recognises the file by them.
+        """
+        if not position.position:
+            return True
+        os.lseek(self.descriptor, max(position.position - position.checked, 0), os.SEEK_SET)
+        self._known = os.read(self.descriptor, position.checked)
+        return fingerprint(self._known) == position.digest
+
     def go_back(self, count: int) -> None:
         """Read the last ``count`` bytes again."""
         self.position -= count
+        self._known = self._known[: max(len(self._known) - count, 0)]
         os.lseek(self.descriptor, self.position, os.SEEK_SET)
-
-    def rewind(self) -> None:
-        """Start again at the first byte."""
-        os.lseek(self.descriptor, 0, os.SEEK_SET)
-        self.position = 0
 
     def wake(self) -> None:
         """Do nothing: reading a file never waits."""
@@ -105,15 +135,18 @@ class _OpenFile:
 class _Followed:
     """A file that is being written, and the files that replace it when it is rotated."""
 
-    def __init__(self, path: str, first: _OpenFile, next: list[str]) -> None:
+    def __init__(self, path: str, first: _OpenFile, *later: _OpenFile) -> None:
         self._path = path
         self._file = first
-        self._later: deque[_OpenFile] = deque(_OpenFile(name) for name in next)
+        self._later = deque(later)
         self._quiet_since: float | None = None
-        self._looked = time.time()
+        self._looked = time.time(), time.monotonic()
         """When the newest of these files was last seen under the name that is followed."""
-        self._finished: set[int] = set()
-        """The inodes of the files that were read to their end."""
+        self._finished = others_beside(path, (file.path for file in (first, *later)))
+        """The beginnings, by inode, of the files that were read to their end or were there before.
+
+        An inode alone does not identify a file: when it is removed, the next one may get it.
+        """
         self._woken = threading.Event()
         self.has_end = False
         """Whether to stop at the end of what is there now."""
@@ -129,18 +162,15 @@ class _Followed:
     def read(self) -> bytes | Cut | None:
         """Wait for the next bytes; None after :meth:`wake`."""
         while not self._woken.is_set():
-            chunk = self._file.read()
+            chunk = self._file.read_checked()
             if chunk:
                 self._quiet_since = None
                 return chunk
-            if os.fstat(self._file.descriptor).st_size < self._file.position:
-                self._file.rewind()
-                return Cut.TRUNCATED
             self._look_for_another()
             if self.has_end and not self._later:
                 return b""
             if self._later and self._is_finished():
-                self._finished.add(self._file.inode)
+                self._finished[self._file.inode] = beginning_of(self._file.descriptor)
                 self._file.close()
                 self._file = self._later.popleft()
                 self._quiet_since = None
@@ -161,8 +191,9 @@ class _Followed:
         self._file.go_back(count)
 
     def _look_for_another(self) -> None:
-        newest = os.fstat((self._later[-1] if self._later else self._file).descriptor)
-        now = time.time()
+        descriptor = (self._later[-1] if self._later else self._file).descriptor
+        newest = os.fstat(descriptor)
+        now = time.time(), time.monotonic()
         try:
             found = os.stat(self._path)
         except FileNotFoundError:
@@ -174,9 +205,12 @@ class _Followed:
             return  # Do not open it: opening a FIFO waits for a writer.
         # Without demand nobody looks, so there may have been several rotations. All files are opened now,
         # because by the time they are read they may have other names.
-        known = self._finished | {file.inode for file in (self._file, *self._later)}
-        rotated = rotated_since(self._looked, self._path, newest)
-        between = [(name, inode) for name, inode in rotated if inode not in known]
+        ours = {file.inode for file in (self._file, *self._later)}
+        between = [
+            (name, inode)
+            for name, inode in rotated_since(self._last_look(*now), self._path, descriptor)
+            if inode not in ours and not self._has_finished(name, inode)
+        ]
         opened: list[_OpenFile] = []
         for name, inode in (*between, (self._path, found.st_ino)):
             opened.append(_OpenFile(name))
@@ -184,11 +218,19 @@ class _Followed:
                 if opened[-1].inode == inode:
                     continue
             # Renamed just now: the next look finds them under their new names.
-            for file in opened:
-                file.close()
+            _close(opened)
             return
         self._later.extend(opened)
         self._looked = now
+
+    def _last_look(self, now: float, monotonic: float) -> float:
+        """When the last look was, by the clock as it is now, or as it was then: it may have been set."""
+        looked, looked_monotonic = self._looked
+        return min(looked, now - (monotonic - looked_monotonic))
+
+    def _has_finished(self, name: str, inode: int) -> bool:
+        beginning = self._finished.get(inode)
+        return beginning is not None and begins_with(name, beginning)
 
     def _is_finished(self) -> bool:
         now = time.monotonic()
@@ -200,8 +242,12 @@ class _Followed:
         self._woken.set()
 
     def close(self) -> None:
-        for file in (self._file, *self._later):
-            file.close()
+        _close((self._file, *self._later))
+
+
+def _close(files: Iterable[_OpenFile]) -> None:
+    for file in files:
+        file.close()
 
 
 class FileFeed(Feed):
@@ -257,22 +303,31 @@ class FileFeed(Feed):
             return _OpenFile(self._path, start.position)
         name, later = renamed(self._path, start)
         while name is not None:
-            found = _OpenFile(name, start.position)
-            with contextlib.suppress(FileNotFoundError):  # Renamed just now, as if another is there by now.
-                if found.inode == start.inode:
-                    return _Followed(self._path, found, later)
-            found.close()
+            # All of them now: by the time that the later ones are read, they may have other names.
+            found = [_OpenFile(name, start.position), *(_OpenFile(other) for other, _ in later)]
+            try:
+                inodes = [start.inode, *(inode for _, inode in later)]
+                if [file.inode for file in found] == inodes and found[0].knows(start):
+                    return _Followed(self._path, *found)
+            except FileNotFoundError:
+                pass  # Renamed just now, as if another is there by now.
+            except OSError:
+                _close(found)
+                raise
+            _close(found)
             name, later = renamed(self._path, start)
-        if holds(self._path, start):
-            # A copy, or nothing was read yet.
-            return _Followed(self._path, _OpenFile(self._path, start.position), [])
+        copy = _OpenFile(self._path, start.position)
+        with contextlib.suppress(OSError):
+            if copy.knows(start):  # Or nothing was read yet.
+                return _Followed(self._path, copy)
+        copy.close()
         _log.warning(
             "%s was read up to byte %d and was then removed or truncated: what was written after that is "
             "lost. The file that is there now is read from its beginning",
             self._path,
             start.position,
         )
-        return _Followed(self._path, _OpenFile(self._path), [])
+        return _Followed(self._path, _OpenFile(self._path))
 
     # ---------------------------------------------------------------- reading
     def _deliveries(
@@ -408,6 +463,8 @@ class FileFeed(Feed):
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     path = url.text.removeprefix("file:")
+    if not path:
+        raise BadFeed("file: does not name a file; write file:PATH")
     if path.startswith("//") and not path.startswith("///") and not os.path.exists(path):
         raise BadFeed(
             f"{url.text} means /{path.lstrip('/')}, which is not there; a relative path is file:PATH"

@@ -38,9 +38,9 @@ _log = logging.getLogger("penstock.feeds")
 _T = TypeVar("_T")
 
 _IDLE: Final = 1.0
-"""Seconds without demand after which the feed rests; the group hears of us as often."""
+"""Seconds without demand after which the feed rests; it polls the group as often."""
 _LEAVING: Final = 10.0
-"""Seconds for the end: the last records become safe, and the group is told."""
+"""Seconds for closing: the last records are stored, and their offsets are committed to the group."""
 
 
 class KafkaFeed(ConnectedFeed):
@@ -250,7 +250,7 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         if chosen[name] not in possible:
             raise BadFeed(f"{url.shown}: {name}={chosen[name]} is not known; write {' or '.join(possible)}")
     if given.get("group") == "":
-        raise BadFeed(f"{url.shown}: the name of a group is not empty")
+        raise BadFeed(f"{url.shown}: group= needs a name; write ?group=NAME, or leave it out")
     if "member" in given and "group" not in given:
         raise BadFeed(f"{url.shown}: member names one of a group; write ?group=NAME&member=NAME")
     connecting = {name: value for name, value in given.items() if name in KAFKA_PARAMETERS}

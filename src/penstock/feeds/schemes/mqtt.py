@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import ssl
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -251,7 +252,7 @@ class MqttFeed(ConnectedFeed):
         session, was_overrun = self._session, self._session.is_overrun
         message = session.receive(packet_id, qos, is_duplicate, digest)
         if session.is_overrun and not was_overrun and self._connection is not None:
-            # At the latest: who breaks one rule may break another, and leave a message without its PUBREL.
+            # At the latest: a broker that breaks one rule may break another, and not send a PUBREL.
             asyncio.get_running_loop().call_later(_FINISHING, self._connection.give_up, _OVERRUN)
         return [] if message is None else [message]
 
@@ -339,7 +340,7 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         raise BadFeed(f"{url.shown}: retained={given['retained']} is not known; write yes or no")
     client_id = given.get("client-id")
     if client_id is not None and (not client_id or " " in client_id or "\0" in client_id):
-        raise BadFeed(f"{url.shown}: a client id is not empty and has no spaces")
+        raise BadFeed(f"{url.shown}: client-id= needs a name without spaces")
     if (password := url.secret("password-file")) is not None:
         address = replace(address, password=password)
     try:
@@ -362,6 +363,9 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
         key=given.get("key"),
     )
     if settings.tls:
+        for name in ("ca", "certificate", "key"):
+            if name in given and not os.path.exists(given[name]):
+                raise BadFeed(f"{url.shown}: there is no file {given[name]}; check {name}=")
         try:
             tls_context(settings)
         except (OSError, ssl.SSLError) as error:
@@ -377,11 +381,13 @@ SCHEMES = tuple(
         "and begin with $share/GROUP/",
         _open,
         parameters={
-            "qos": "0 (at most once), 1 (at least once) or 2 (exactly once): 1",
+            "qos": "0 (at most once), 1 (at least once, the default) or 2 (exactly once)",
             "client-id": "the name of the session at the broker; without it, one that the journal keeps",
-            "session": "how long the broker keeps messages while the gateway is away: 7d; 0 for not at all",
-            "receive-maximum": "how many messages the broker may send before they are in the journal: 1000",
-            "retained": "whether a new subscription begins with retained messages: yes or no",
+            "session": "how long the broker keeps messages while the gateway is away (default 7d); "
+            "0 for not at all",
+            "receive-maximum": "how many messages the broker may send before they are in the journal "
+            "(default 1000)",
+            "retained": "whether a new subscription begins with retained messages: yes (the default) or no",
             "password-file": "a file with the password of the user in the URL",
             **(
                 {

@@ -8,6 +8,7 @@ import os
 import shlex
 import shutil
 import signal
+import socket
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager
@@ -80,8 +81,9 @@ class ProcessFeed(_LineStream):
             assert process.stdout is not None
 
             async def ended_whole() -> bool:
-                # A program that ends by itself has written all of its last line; one that is killed has not.
-                return await process.wait() >= 0
+                # A program that fails may have lost what it reads in the middle of a line: ssh or curl does.
+                # A shell ends with 128 and more if what runs in it is killed.
+                return await process.wait() == 0
 
             async with aclosing(self._lines(process.stdout, ended_whole)) as deliveries:
                 async for delivery in deliveries:
@@ -156,7 +158,7 @@ class UnixFeed(_LineStream):
 
     async def connection(self) -> AsyncGenerator[Any, None]:
         """Connect, and yield the lines."""
-        reader, writer = await asyncio.open_unix_connection(self._path, limit=CHUNK)
+        reader, writer = await asyncio.open_unix_connection(sock=_called(self._path), limit=CHUNK)
         try:
             self.connected()
             async with aclosing(self._lines(reader, _torn)) as deliveries:
@@ -165,6 +167,21 @@ class UnixFeed(_LineStream):
             raise ConnectionLost("the server has closed the connection")
         finally:
             writer.close()
+
+
+def _called(path: str) -> socket.socket:
+    """A connected socket. asyncio would take the refusal of a full queue for a connection that is made."""
+    calling = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        calling.setblocking(False)
+        calling.connect(path)
+    except BlockingIOError:
+        calling.close()
+        raise ConnectionLost("the server has as many waiting callers as it allows") from None
+    except BaseException:
+        calling.close()
+        raise
+    return calling
 
 
 async def _torn() -> bool:
@@ -177,16 +194,17 @@ def _open_exec(url: FeedUrl, options: FeedOptions) -> Feed:
         command = shlex.split(url.text.removeprefix("exec:"))
     except ValueError as error:
         raise BadFeed(f"{url.text}: {error}; write the command as in a shell") from None
-    if not command or shutil.which(command[0]) is None:
-        program = command[0] if command else ""
-        raise BadFeed(f"{url.text}: there is no program {program!r}; for a shell write exec:sh -c '…'")
+    if not command:
+        raise BadFeed("exec: does not name a program; write exec:COMMAND")
+    if shutil.which(command[0]) is None:
+        raise BadFeed(f"{url.text}: there is no program {command[0]!r}; for a shell write exec:sh -c '…'")
     return ProcessFeed(command, options)
 
 
 def _open_unix(url: FeedUrl, options: FeedOptions) -> Feed:
     path = url.text.removeprefix("unix:")
     if not path:
-        raise BadFeed(f"{url.text}: write unix:PATH, the path of a socket")
+        raise BadFeed("unix: does not name a socket; write unix:PATH")
     if len(os.fsencode(path)) > _LONGEST_PATH or "\0" in path:
         raise BadFeed(f"{url.text}: the path of a Unix socket has at most {_LONGEST_PATH} bytes and no NUL")
     return UnixFeed(path, options)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from penstock.delivery import Delivery
 from penstock.feeds.bodies import record_of_fields
-from penstock.feeds.connected import ConnectedFeed, ConnectionLost
+from penstock.feeds.connected import ConnectedFeed, ConnectionLost, heed_cancel
 from penstock.feeds.feed import BadFeed, Feed, FeedOptions
 from penstock.feeds.lines import LineTooLong
 from penstock.feeds.redis_entries import READ_ENTRIES, EntryId, entry_id, id_text
@@ -169,14 +169,14 @@ class RedisFeed(ConnectedFeed):
             given: list[bytes | str | int] = [*arguments, pending or b">", _ENTRIES, _BYTES]
             with _understood():
                 trimmed, entries = await read(keys=[self._address.path], args=given)
-                _heed_cancel()
+                heed_cancel()
                 if trimmed:
                     self._missing(trimmed)
                 if pending is not None:
                     pending = entries[-1][0] if entries else None
                 elif not entries:
                     await self._arrival(client)
-                    _heed_cancel()
+                    heed_cancel()
                 new = [entry for entry in entries if self._is_new(*entry)]
             if not new:
                 continue
@@ -276,7 +276,7 @@ class RedisFeed(ConnectedFeed):
                 some = [self._unacknowledged[i] for i in range(min(_ACKNOWLEDGED, len(self._unacknowledged)))]
                 with _understood():
                     await client.xack(self._address.path, self._settings.group, *some)
-                _heed_cancel()
+                heed_cancel()
                 for _ in some:
                     self._unacknowledged.popleft()
             self._safe.clear()
@@ -293,7 +293,7 @@ class RedisFeed(ConnectedFeed):
                 try:
                     with _understood():
                         await self._join(client)
-                    _heed_cancel()
+                    heed_cancel()
                 except exceptions.MovedError as moved:
                     self._node.move(moved)
                     continue
@@ -330,13 +330,6 @@ class RedisFeed(ConnectedFeed):
                 )
 
 
-def _heed_cancel() -> None:
-    """Raise CancelledError if this task was cancelled: the client loses some cancels while it waits."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
-
-
 @contextmanager
 def _understood() -> Iterator[None]:
     """ConnectionLost if the client cannot make sense of an answer, or we cannot."""
@@ -369,12 +362,12 @@ def _open(url: FeedUrl, options: FeedOptions) -> Feed:
     if start not in _STARTS:
         raise BadFeed(f"{url.shown}: from={start} is not known; write {' or '.join(_STARTS)}")
     if " " in given.get("consumer", "-") or given.get("consumer") == "":
-        raise BadFeed(f"{url.shown}: the name of a consumer is not empty and has no spaces")
+        raise BadFeed(f"{url.shown}: consumer= needs a name without spaces")
     database = given.get("db", "0")
     if not database.isdecimal():
-        raise BadFeed(f"{url.shown}: db={database} is not a number")
+        raise BadFeed(f"{url.shown}: db={database} is not a number; write db=0, for instance")
     if "ca" in given and not Path(given["ca"]).is_file():
-        raise BadFeed(f"{url.shown}: there is no file {given['ca']}")
+        raise BadFeed(f"{url.shown}: there is no file {given['ca']}; check ca=")
     settings = RedisSettings(
         group=group,
         field=given.get("field"),
@@ -396,11 +389,11 @@ SCHEMES = tuple(
         f"the entries of a Redis stream{', over TLS' if name == 'rediss' else ''}, each exactly once",
         _open,
         parameters={
-            "group": "the consumer group to read as; it is created if it is not there",
+            "group": "the consumer group to read as, which is required; it is created if it is not there",
             "field": "the field that is the record; without it, a record is a JSON object with all fields",
             "from": "where a new group begins: start (the first entry) or now",
             "consumer": "the name in the group; without it, one that the journal keeps",
-            "db": "the number of the database: 0",
+            "db": "the number of the database (default 0)",
             "password-file": "a file with the password of the user in the URL",
             **({"ca": "a file with the certificates to trust"} if name == "rediss" else {}),
         },

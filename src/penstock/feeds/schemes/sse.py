@@ -88,7 +88,7 @@ class EventFeed(ConnectedFeed):
                 kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
                 if kind != "text/event-stream":
                     raise ConnectionLost(
-                        f"the server answers with {kind or 'no content type'}, and events are "
+                        f"the server answers with {kind or 'no content type'}, but server-sent events are "
                         "text/event-stream; check the address"
                     )
                 self.connected()

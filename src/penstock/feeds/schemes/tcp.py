@@ -43,6 +43,8 @@ _REFUSAL_TIME: Final = 5.0
 """Seconds in which a sender that was refused may disconnect by itself."""
 _CHUNKS: Final = 16
 """Chunks of lines that may wait between the connections of a listening feed and the gateway."""
+_UNREAD: Final = 4096
+"""Bytes of numbers that may wait for a sender that does not read them. The next number says it all."""
 
 
 class _ConnectionLost(Exception):
@@ -70,7 +72,7 @@ class _Reconnect(Retry):
         """Seconds to wait before the next attempt."""
         pause = super().pause(attempt, error)
         self.feed.state = down(self.feed.state, error, attempt, pause)
-        _log.warning("%s; reconnecting in %.1f s", error, pause)
+        _log.warning("reconnecting in %.1f s: %s", pause, error)
         return pause
 
 
@@ -90,7 +92,9 @@ class TcpFeed(Feed):
         self._closed = False
         self._scheduler = schedulers.single("penstock-feed")
         self.name = f"{host}:{port}"
-        self._client = TcpClient.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
+        client = TcpClient.create().host(host).port(port).option("SO_RCVBUF", _RECEIVE_BUFFER)
+        # A server that is gone without a word would be waited for, for ever.
+        self._client = client.keep_alive()
         self._first: Connection | None = None
         try:
             # Now, so that a server that is not there is known at once.
@@ -102,7 +106,7 @@ class TcpFeed(Feed):
                 self._scheduler.close()
                 raise FeedUnavailable(told) from None
             self.state = FeedState("down", reason=told, attempts=1)
-            self.note = f"{told}; the feed looks for it again and again"
+            self.note = f"the feed goes on looking for the server: {told}"
         self._connection = self._first
 
     def __call__(self, journalled: int) -> Publisher[Any]:
@@ -178,7 +182,8 @@ class TcpListenFeed(Feed):
         self._sender: Connection | None = None
         self._turn = asyncio.Lock()
         self._told = -1
-        server = TcpServer.create().host(host).port(port).option("SO_RCVBUF", buffer)
+        # A sender that is gone without a word would keep its connection for ever.
+        server = TcpServer.create().host(host).port(port).option("SO_RCVBUF", buffer).keep_alive()
         # Nothing is read before the feed is called: earlier connections wait.
         self._ready: SinkOne[Any] = Sinks.one()
         try:
@@ -207,8 +212,15 @@ class TcpListenFeed(Feed):
         """Tell the sender how many lines are in the journal."""
         sender = self._sender
         if sender is not None and head > self._told:
+            sender.on_loop(self._tell, sender, head)
+
+    def _tell(self, sender: Connection, head: int) -> None:
+        """On the loop, where senders come and go: another one would otherwise count as told."""
+        unread = sender.transport.get_write_buffer_size()
+        # A number that is left out is told later: the gateway says it again and again.
+        if sender is self._sender and head > self._told and unread < _UNREAD:
             self._told = head
-            sender.on_loop(sender.transport.write, b"%d\n" % head)
+            sender.transport.write(b"%d\n" % head)
 
     def close(self) -> None:
         """Stop listening, and disconnect the senders."""

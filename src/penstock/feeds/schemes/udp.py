@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import time
+import threading
 from collections.abc import Iterable
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from penstock.feeds.lines import LineTooLong
 from penstock.feeds.registry import FeedUrl, Scheme
 from penstock.net import BindFailed, Datagram, UdpOverflow, UdpServer, address_text
 from penstock.spec import Publisher
+from penstock.streams import schedulers
 
 __all__ = ["SCHEMES", "UdpFeed"]
 
@@ -36,13 +37,15 @@ class UdpFeed(Feed):
         self._max_line = options.max_line
         self._decode = options.decoder()
         self._reported = 0
-        self._looked = float("-inf")
+        self._mutex = threading.Lock()
+        self._is_closed = False
         server = UdpServer.create().host(host).port(port).overflow(UdpOverflow.DROP_NEWEST, capacity=_WAITING)
         try:
             self._channel = server.bind_now()
         except BindFailed as error:
             raise FeedUnavailable(str(error)) from None
         self.name = f"datagrams sent to {address_text(self._channel.address)}"
+        self._report_later()
 
     def __call__(self, journalled: int) -> Publisher[Any]:
         """Return the datagrams, without the newline at their end if they have one."""
@@ -59,22 +62,32 @@ class UdpFeed(Feed):
         except (ValueError, RecursionError, OverflowError) as problem:
             return self._bad.refuse(problem, line, at=f"a datagram from {sender}")
 
-    def journalled(self, head: int) -> None:
-        """Log how many datagrams were dropped since the last time, at most once a second."""
-        if time.monotonic() < self._looked + _REPORT_EVERY:
-            return
-        self._looked = time.monotonic()
+    def _report_later(self) -> None:
+        # A timer: the last datagrams that are dropped are reported, too, although no others come after them.
+        self._timer = schedulers.shared_timer().submit_after(_REPORT_EVERY, self._report_again)
+
+    def _report_again(self) -> None:
+        self._report()
+        with self._mutex:
+            if not self._is_closed:
+                self._report_later()
+
+    def _report(self) -> None:
+        """Log how many datagrams were dropped since the last report."""
         metrics = self._channel.metrics
-        dropped = metrics.dropped + (metrics.kernel_dropped or 0)
-        if dropped > self._reported:
-            _log.warning(
-                "%d datagrams arrived while there was no space, and were dropped", dropped - self._reported
-            )
-            self._reported = dropped
+        with self._mutex:
+            dropped = metrics.dropped + (metrics.kernel_dropped or 0) - self._reported
+            self._reported += max(dropped, 0)
+        if dropped > 0:
+            _log.warning("%d datagrams arrived while there was no space, and were dropped", dropped)
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and report what was dropped since the last report."""
+        with self._mutex:
+            self._is_closed = True
+            self._timer.cancel()
         self._channel.close_now(0)
+        self._report()
 
 
 def _open(url: FeedUrl, options: FeedOptions) -> Feed:

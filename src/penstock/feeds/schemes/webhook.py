@@ -283,9 +283,9 @@ SCHEMES = tuple(
         "the records that are posted to this address; an answer of 200 means that they are in the journal",
         _open,
         parameters={
-            "wait": "how long a request waits while the log is full, before it gets 429: 10s",
-            "max-body": "the largest body: 8M",
-            "keys": "how many idempotency keys are remembered: 10K",
+            "wait": "how long a request waits while the log is full, before it gets 429 (default 10s)",
+            "max-body": "the largest body (default 8M)",
+            "keys": "how many idempotency keys are remembered (default 10K)",
             **LISTENER_PARAMETERS,
         },
     )

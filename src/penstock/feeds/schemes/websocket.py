@@ -290,7 +290,7 @@ SCHEMES = (
         Scheme(
             name,
             f"{name}://HOST/PATH",
-            "the messages that a server sends over WebSocket; a feed that lost its connection reconnects",
+            "the messages that a server sends over WebSocket; a feed whose connection is lost reconnects",
             _open,
             separator="#",
             parameters={
