@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import re
 from pathlib import Path
@@ -158,6 +159,22 @@ OUTCOMES: Final = [
         COLUMNS,
         pa.record_batch({"n": pa.array([1, 2**63], pa.uint64()), "t": ["a", "b"]}),
         _wrong("that column is null", GOOD, {"n": None, "t": "b"}),
+        "arrow",
+    ),
+    Outcome(
+        "a time in a column of dates, or a number in one of times or booleans (`arrow`)",
+        "n bigint, d date",
+        pa.record_batch(
+            {
+                "n": [1, 2],
+                "d": [datetime.datetime(2026, 1, 31), datetime.datetime(2026, 1, 31, 23, 30)],
+            }
+        ),
+        _wrong(
+            "that column is null, unless the value is the same: midnight, or 0 and 1 in a column of booleans",
+            {"n": 1, "d": "2026-01-31"},
+            {"n": 2, "d": None},
+        ),
         "arrow",
     ),
     Outcome(

@@ -34,7 +34,7 @@ from penstock.aquifer.log.excerpts import in_format
 from penstock.aquifer.records.arrow import to_arrow_stream
 from penstock.aquifer.records.batch import Batch, RecordMetadata, pack_metadata, pack_values
 from penstock.spark import BadSchema, UnreadableRecord
-from penstock.spark.source.columns import Columns, default_schema
+from penstock.spark.source.columns import Columns, WrongRecord, default_schema
 from penstock.spark.source.decoders import Zone
 
 ENDPOINT = "tcp://127.0.0.1:5556"
@@ -414,6 +414,63 @@ def test_arrow_rows_without_a_column() -> None:
 def test_arrow_rows_of_another_type() -> None:
     with pytest.raises(UnreadableRecord, match=r"record 40 of .* y: 'a' does not fit into bigint; "):
         rows(StructType([StructField("y", LongType())]), "arrow", arrow_frame(ARROW))
+
+
+NOON = datetime.datetime(2026, 1, 31, 12)
+MIDNIGHT = datetime.datetime(2026, 1, 31)
+IN_BERLIN = pa.timestamp("us", "Europe/Berlin")
+
+
+@pytest.mark.parametrize(
+    ("column", "kind", "expected"),
+    [
+        (pa.array([MIDNIGHT, NOON, None]), DateType(), [MIDNIGHT.date(), None, None]),
+        (
+            pa.array([datetime.datetime(2026, 1, 30, 23, tzinfo=UTC), MIDNIGHT], IN_BERLIN),
+            DateType(),
+            [MIDNIGHT.date(), None],
+        ),
+        (pa.array([[MIDNIGHT], [MIDNIGHT, NOON]]), ArrayType(DateType()), [[MIDNIGHT.date()], None]),
+        (pa.array([0, 1, 2, None]), BooleanType(), [False, True, None, None]),
+        (pa.array([1.0, 0.5, float("nan")]), BooleanType(), [True, None, None]),
+        (pa.array([1_700_000_000, None]), TimestampType(), [None, None]),
+        (pa.array([1_700_000_000.5]), TimestampNTZType(), [None]),
+        (pa.array([{"a": 7}, None]), StructType().add("a", TimestampType()), [None, None]),
+        (
+            pa.array([[("k", 1)], [("k", 7)]], pa.map_(pa.string(), pa.int64())),
+            MapType(StringType(), BooleanType()),
+            [[("k", True)], None],
+        ),
+        (pa.array([MIDNIGHT, NOON, None]).dictionary_encode(), DateType(), [MIDNIGHT.date(), None, None]),
+        (pa.array([1, 7, 1, None]).dictionary_encode(), BooleanType(), [True, None, True, None]),
+        (pa.array([7, None]).dictionary_encode(), TimestampType(), [None, None]),
+        (pa.array(["a", None, "a"]).dictionary_encode(), StringType(), ["a", None, "a"]),
+        (
+            pa.StructArray.from_arrays([pa.array([1, 7]).dictionary_encode()], ["a"]),
+            StructType().add("a", BooleanType()),
+            [{"a": True}, None],
+        ),
+        (
+            pa.array([[1, 0], [1, 7]], pa.list_(pa.int64(), 2)),
+            ArrayType(BooleanType()),
+            [[True, False], None],
+        ),
+        (pa.array([[7]], pa.list_(pa.int64(), 1)), ArrayType(TimestampType()), [None]),
+        (pa.array([[1, 2], [3], None], pa.list_view(pa.int64())), ArrayType(LongType()), [None, None, None]),
+        (pa.array([[1], [2, 3]], pa.large_list_view(pa.int64())), ArrayType(LongType()), [None, None]),
+    ],
+)
+def test_arrow_values_that_a_cast_would_change_are_wrong_and_nulls_are_not(
+    column: pa.Array, kind: DataType, expected: list[Any]
+) -> None:
+    schema = StructType().add("n", LongType()).add("c", kind)
+    batch = pa.record_batch({"n": range(len(column)), "c": column})
+    wrong: list[WrongRecord] = []
+    read = Columns(schema, "arrow", mode="PERMISSIVE").batch(ENDPOINT, arrow_frame(batch), wrong)
+
+    assert read.column("c").to_pylist() == expected
+    changed = [n for n, value in enumerate(expected) if value is None and column[n].is_valid]
+    assert [each.number for each in wrong] == changed
 
 
 def test_a_log_of_single_records_looks_like_a_table_to_who_asks_for_arrow() -> None:

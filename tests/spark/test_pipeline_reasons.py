@@ -43,6 +43,11 @@ JAVA = """An error occurred while calling o73.start.
 """
 
 
+PLACE = """[UNRESOLVED_COLUMN] A column m. Did you mean [`n`]? SQLSTATE: 42703; line 1 pos 0;
+'Filter ('m > 30)
+"""
+
+
 BUSY = """[STREAM_FAILED] Query [id = 1] terminated with exception: Python worker failed to connect back.
 \tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(PythonWorkerFactory.scala:266)
 Caused by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back
@@ -63,13 +68,14 @@ def test_a_machine_that_is_too_busy_is_told_with_what_to_do() -> None:
         (CHAINED, "DataLoss: records 0 to 9 are gone"),
         (JAVA, "[DATA_SOURCE_NOT_FOUND] Failed to find it."),
         ("[UNRESOLVED_COLUMN] A column m.\n'Project ['m]", "[UNRESOLVED_COLUMN] A column m."),
+        (PLACE, "[UNRESOLVED_COLUMN] A column m. Did you mean [`n`]?"),
         ("Traceback (most recent call last):\n  File x\nKeyboardInterrupt\n", "KeyboardInterrupt"),
         (KeyError("sensor"), "KeyError: 'sensor'"),
         (ValueError("one\ntwo"), "ValueError: one"),
         (AssertionError(), "AssertionError"),
         (QueryFailed("as it is"), "as it is"),
     ],
-    ids=["udf", "chained", "java", "spark", "bare", "python", "lines", "empty", "ours"],
+    ids=["udf", "chained", "java", "spark", "place", "bare", "python", "lines", "empty", "ours"],
 )
 def test_the_reason_is_one_line(error: BaseException | str, reason: str) -> None:
     assert reason_of(error) == reason

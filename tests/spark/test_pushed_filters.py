@@ -104,6 +104,8 @@ def test_what_is_not_understood_is_left_to_spark() -> None:
         condition("GreaterThan", "key", b"a"),
         datasource.EqualTo(("offset", "inner"), 3),
         condition("EqualTo", "value", b"x"),
+        condition("GreaterThan", "timestamp", None),
+        datasource.In(("timestamp",), None),  # type: ignore[arg-type]
     ]
     assert conditions_in(filters) == conditions_in([])
 
@@ -112,7 +114,9 @@ def test_what_is_not_understood_is_left_to_spark() -> None:
 def pushing(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the process that pushes filters down."""
     name = "pyspark.sql.worker.data_source_pushdown_filters"
-    monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    module: Any = ModuleType(name)
+    module.deserializeVariant = str
+    monkeypatch.setitem(sys.modules, name, module)
 
 
 def read(options: dict[str, str], *filters: Any) -> list[dict[str, Any]]:
@@ -203,3 +207,31 @@ def test_a_query_reads_only_the_offsets_that_it_asks_for(spark: SparkSession, se
             frame().where("offset >= 45").collect()
     finally:
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("zone", ["America/New_York", "UTC"])
+def test_a_condition_may_have_a_time_that_python_cannot_represent(
+    spark: SparkSession, serve: Serve, zone: str
+) -> None:
+    gateway = serve([b'{"until": "9999-12-31T23:59:59", "day": "2026-01-31"}', b'{"until": "2026-01-31"}'])
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        reader = spark.read.format("aquifer").schema("until timestamp, day date, timestamp timestamp")
+        reader = reader.options(endpoint=gateway.endpoint, value="json", includeMetadata="true")
+        frame = reader.load()
+        found = [
+            frame.where(condition).count()
+            for condition in (
+                "until = timestamp'9999-12-31 23:59:59'",
+                "until IN (timestamp'9999-12-31 23:59:59', timestamp'+10001-01-01 00:00:00')",
+                "timestamp < timestamp'+10001-01-01 00:00:00'",
+                "timestamp > timestamp'0000-01-01 00:00:00'",
+                "day < date'+10001-01-01'",
+            )
+        ]
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    assert found == [1, 1, 2, 2, 1]

@@ -10,7 +10,16 @@ import pytest
 from google.protobuf import descriptor_pb2
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyspark.sql.types import BinaryType, IntegerType, LongType, StringType, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from penstock.aquifer import Batch, RecordMetadata, open_schema, pack_metadata, pack_values
 from penstock.spark import BadOption, UnreadableRecord
@@ -190,3 +199,13 @@ def test_spark_gets_columns_and_wrong_records_are_dead_letters(spark: SparkSessi
     assert sorted(row.id for row in rows.collect()) == [number for number in range(50) if number != 7]
     (letter,) = AquiferPublisher(letters.endpoint, codec="json").flux().take(1)
     assert (letter["offset"], letter["base64"]) == (7, "/w==")
+
+
+@pytest.mark.parametrize("kind", [TimestampType(), TimestampNTZType()])
+def test_a_number_is_not_a_time_because_nobody_knows_its_unit(kind: DataType) -> None:
+    order = open_schema(f"avro:{AVRO}").encode({"id": 1_700_000_000_000, "who": "me"})
+    wrong: list[WrongRecord] = []
+    rows = read([order], "PERMISSIVE", columns=StructType().add("id", kind), wrong=wrong)
+
+    assert rows == [{"id": None}]
+    assert "does not fit into" in wrong[0].reason

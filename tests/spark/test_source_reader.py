@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
-from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogState, MemoryJournal
+from penstock.aquifer import Gateway, GatewayUnreachable, Limits, LogReader, LogState, MemoryJournal
 from penstock.spark import DataLoss
 from penstock.spark.options import SourceOptions
 from penstock.spark.source.batch_reader import AquiferBatchReader
@@ -122,6 +122,34 @@ def test_nothing_new_is_the_very_same_position(readers: Readers) -> None:
         assert reported is not None
         assert reported["offsets"] == {gateway.endpoint: 5}
         assert reported["ended"] == [gateway.endpoint]
+
+
+def test_a_gateway_that_has_left_after_its_end_does_not_hold_up_the_batches_of_others(
+    monkeypatch: pytest.MonkeyPatch, readers: Readers
+) -> None:
+    source = ByHand()
+    questions: list[str] = []
+    ask = LogReader.state
+
+    def noted(log: LogReader, **options: Any) -> LogState:
+        questions.append(str(log._endpoint))
+        return ask(log, **options)
+
+    monkeypatch.setattr(LogReader, "state", noted)
+    with Gateway(source, "tcp://127.0.0.1:0") as live:
+        with Gateway(Numbers(5), "tcp://127.0.0.1:0") as ended:
+            ended.join(120)
+            both = f"{ended.endpoint},{live.endpoint}"
+            reader = readers(live, endpoint=both)
+            at = reader.latestOffset(reader.initialOffset(), ALL)
+        questions.clear()
+        for number in range(5):
+            source.give(b"x")
+            eventually(lambda number=number: live.status()["head"] == number + 1)
+            at = reader.latestOffset(at, ALL)
+            assert at["offsets"] == {ended.endpoint: 5, live.endpoint: number + 1}
+    assert questions.count(ended.endpoint) == 1, "each batch waits for an answer that does not come"
+    assert questions.count(live.endpoint) >= 5
 
 
 def test_a_gateway_may_leave_after_it_has_announced_the_end(readers: Readers) -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import datetime
 import inspect
 import json
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import types
 from pyspark.sql.types import (
@@ -26,6 +29,12 @@ from penstock.spark.sink.rows import RowPacker
 from penstock.spark.source.columns import Columns
 from penstock.spark.type_forms import spark_schema
 from penstock.spark.versions import installed
+from penstock.streams import Flux
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tests.spark.conftest import Serve
 
 AVRO = json.dumps({"type": "record", "name": "R", "fields": [{"name": "a", "type": "long"}]})
 ARGUMENTS: dict[str, list[tuple[Any, ...]]] = {
@@ -147,3 +156,27 @@ def test_a_type_of_the_records_that_spark_lacks_is_named() -> None:
 @pytest.mark.skipif(installed() < (4, 1), reason="Spark 4.0 has no such types")
 def test_the_newest_types_are_among_them() -> None:
     assert {"time(9)", "geometry(4326)", "geography(4326)"} <= {kind.simpleString() for kind in KINDS}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_arrow_times_without_a_zone_are_those_of_sparks_reader_of_parquet(
+    spark: SparkSession, serve: Serve, tmp_path: Path
+) -> None:
+    table = pa.table({"at": pa.array([datetime.datetime(2026, 7, 1, 12)], pa.timestamp("us"))})
+    pq.write_table(table, tmp_path / "times.parquet")
+    gateway = serve(Flux.just(table.to_batches()[0]), codec="arrow")
+    assert gateway.join(60)
+    before = str(spark.conf.get("spark.sql.session.timeZone"))
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    shown: list[list[Any]] = []
+    try:
+        for kind in ("timestamp", "timestamp_ntz"):
+            ours = spark.read.format("aquifer").options(endpoint=gateway.endpoint, value="arrow")
+            for reader in (spark.read.format("parquet"), ours):
+                frame = reader.schema(f"at {kind}").load(str(tmp_path) if reader is not ours else None)
+                shown.append(list(frame.selectExpr("string(at)", "string(CAST(at AS TIMESTAMP))").first()))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
+    in_utc, local = "2026-07-01 08:00:00", "2026-07-01 12:00:00"
+    assert shown == [[in_utc, in_utc]] * 2 + [[local, local]] * 2

@@ -47,10 +47,12 @@ class AquiferDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """For ``spark.read``."""
         from penstock.spark.source.batch_reader import AquiferBatchReader, FilteringBatchReader
-        from penstock.spark.spark_interface import pushes_filters
+        from penstock.spark.spark_interface import accept_all_times, pushes_filters
 
-        kind = FilteringBatchReader if pushes_filters() else AquiferBatchReader
-        return kind(schema, self._source(schema))
+        if not pushes_filters():
+            return AquiferBatchReader(schema, self._source(schema))
+        accept_all_times()
+        return FilteringBatchReader(schema, self._source(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """For ``spark.readStream``."""

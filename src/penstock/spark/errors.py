@@ -24,7 +24,7 @@ _TRACEBACK: Final = "Traceback (most recent call last):"
 _PYTHON_ERROR: Final = re.compile(r"(?:\w+\.)*(\w+)(: .*)?")
 _CALLING: Final = re.compile(r"An error occurred while calling \S+\.$")
 _JAVA_CLASS: Final = re.compile(r"^(?:: )?(?:[\w$]+\.)+[\w$]*(?:Exception|Error): (?=\S)")
-_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+$")
+_SQLSTATE: Final = re.compile(r" SQLSTATE: \w+(?:; line \d+ pos \d+)?;?$")
 _TOO_LATE: Final = "Python worker failed to connect back"
 _BUSY: Final = (
     "a Python process of Spark did not connect back within 10 seconds: it failed to start, or the machine is "

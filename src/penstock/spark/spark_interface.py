@@ -9,7 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamWriter
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -17,7 +17,7 @@ from pyspark.sql.types import DataType
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import StructType, VariantVal
 
 __all__ = [
     "ReadAllAvailable",
@@ -26,6 +26,7 @@ __all__ = [
     "StreamArrowWriter",
     "SupportsTriggerAvailableNow",
     "TimeType",
+    "accept_all_times",
     "arrow_schema",
     "pushes_filters",
 ]
@@ -83,6 +84,31 @@ def arrow_schema(schema: StructType) -> pa.Schema:
 
 
 _FILTER_PUSHER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class _Literal:
+    """A value in a condition; None if Python cannot represent it."""
+
+    def __init__(self, variant: VariantVal) -> None:
+        self._variant = variant
+
+    def toPython(self) -> Any:
+        """Return the value; PySpark calls this before the data source sees the condition."""
+        try:
+            return self._variant.toPython()
+        except (OverflowError, ValueError):
+            return None
+
+
+def accept_all_times() -> None:
+    """Let the process that pushes filters down read conditions with times that Python cannot represent.
+
+    PySpark fails for times that are not within the years 1 to 9999 in UTC: in a session in New York, that
+    is so for ``9999-12-31 23:59:59``, which many tables have for ever.
+    """
+    pusher: Any = sys.modules.get(_FILTER_PUSHER) or sys.modules["__main__"]
+    read = pusher.deserializeVariant
+    pusher.deserializeVariant = lambda encoded: _Literal(read(encoded))
 
 
 def pushes_filters() -> bool:

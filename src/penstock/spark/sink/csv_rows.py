@@ -39,8 +39,11 @@ class CsvRowEncoder:
         try:
             return ["" if value is None else self._quoted(text(value)) for value in column.to_pylist()]
         except (ValueError, OverflowError, pa.ArrowException) as error:
+            # To cast bytes to a string does not change them.
+            is_bytes = pa.types.is_binary(column.type)
+            remedy = "Make a text of it with base64()" if is_bytes else "Cast it to a string"
             raise UnwritableRow(
-                f"the column {name} cannot be written as csv: {error}. Cast it to a string, or use "
+                f"the column {name} cannot be written as csv: {error}. {remedy}, or use "
                 'option("value", "arrow")'
             ) from error
 

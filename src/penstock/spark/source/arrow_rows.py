@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from penstock.aquifer import ARROW, Batch, to_arrow_stream, values_of
 from penstock.spark.arrow_layouts import has_same_layout, reinterpreted
@@ -65,9 +66,59 @@ def _as_bytes(row: memoryview) -> bytes:
 
 
 def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
     if column.type == kind:
         return column
-    return reinterpreted(column, kind) if has_same_layout(column.type, kind) else cast_decimals(column, kind)
+    if has_same_layout(column.type, kind):
+        return reinterpreted(column, kind)
+    _check_meaning(column, kind)
+    return cast_decimals(column, kind)
+
+
+def _check_meaning(column: pa.Array, kind: pa.DataType) -> None:
+    """Raise for what Arrow casts all the same, and what is not the same value afterwards.
+
+    It makes a date of a time, true of every number but 0, and a time of a number, whose unit it guesses. Of a
+    list view it (up to 26) leaves out the last list.
+    """
+    types, one = pa.types, column.type
+    if types.is_dictionary(one):
+        _check_meaning(column.dictionary_decode(), kind)
+    elif types.is_list_view(one) or types.is_large_list_view(one):
+        raise TypeError("a list view loses its last list")
+    elif types.is_struct(one) and types.is_struct(kind):
+        for field, inner in zip(one, column.flatten(), strict=True):
+            if kind.get_field_index(field.name) >= 0:
+                _check_meaning(inner, kind.field(field.name).type)
+    elif types.is_map(one) and types.is_map(kind):
+        _check_meaning(column.keys, kind.key_type)
+        _check_meaning(column.items, kind.item_type)
+    elif _is_list(one) and types.is_list(kind):
+        _check_meaning(column.flatten(), kind.value_type)
+    elif _is_number(one) and (types.is_timestamp(kind) or types.is_time(kind) or types.is_duration(kind)):
+        raise TypeError("a number is not a time")
+    elif types.is_timestamp(one) and types.is_time(kind):
+        raise TypeError("a time of a day has no date")
+    elif types.is_timestamp(one) and types.is_date(kind):
+        local = column if one.tz is None else pc.local_timestamp(column)
+        _check_all(pc.equal(local.cast(kind).cast(local.type), local))
+    elif _is_number(one) and types.is_boolean(kind):
+        _check_all(pc.or_(pc.equal(column, 0), pc.equal(column, 1)))
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
+
+
+def _check_all(true: pa.BooleanArray) -> None:
+    if pc.all(true).as_py() is False:  # Nulls do not count.
+        raise pa.ArrowInvalid("a value would change")
 
 
 def converted_where_possible(
@@ -88,8 +139,8 @@ def converted_where_possible(
     except (pa.ArrowNotImplementedError, TypeError):
         # No value of the one type is one of the other.
         reason = f"{field.name}: {type_name(column.type)} cannot be converted to {type_name(field.type)}"
-    for number in range(first, first + len(column)):
-        wrong.setdefault(number, reason)
+    for number in pc.indices_nonzero(column.is_valid()).to_pylist():
+        wrong.setdefault(first + number, reason)
     return pa.nulls(len(column), field.type)
 
 

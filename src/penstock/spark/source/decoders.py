@@ -357,7 +357,19 @@ class Zone:
 
         As in Java, an ambiguous time is the earlier one, and a time that the clocks skipped is moved forward.
         """
-        return moment.replace(tzinfo=self._zone).astimezone(datetime.UTC)
+        local = moment.replace(tzinfo=self._zone)
+        try:
+            return local.astimezone(datetime.UTC)
+        except (OverflowError, ValueError):
+            # In UTC it is in the year 10000, or before the year 1: Arrow can represent that, Python cannot.
+            # In the zone of this machine, Python fails already if a day nearby is.
+            return local if self._zone is not None else moment.replace(tzinfo=_machines_zone(moment))
+
+
+def _machines_zone(moment: datetime.datetime) -> datetime.tzinfo | None:
+    """The offset that this machine has on the first or the last days that there are."""
+    inward = datetime.timedelta(days=2 if moment.year == 1 else -2)
+    return (moment + inward).astimezone().tzinfo
 
 
 @lru_cache(8)

@@ -31,6 +31,8 @@ _SILENT: Final = 10.0
 """Seconds after which a query that a gateway has not heard from is probably not running."""
 _PATIENCE_AT_END: Final = 2.0
 """Seconds to wait for the answer of a gateway whose stream has ended."""
+_PAUSE_AT_END: Final = 30.0
+"""Seconds before a gateway that did not answer then is asked again: each batch would wait for it."""
 _SHORT_LEASE: Final = 300.0
 """Seconds for which a cursor is kept that the query may never use again."""
 _A_MOMENT: Final = 0.02
@@ -61,6 +63,8 @@ class GatewayLogs:
         self._logs: dict[str, LogReader] = {}
         self._ended: dict[str, LogState] = {}
         """The last state of gateways whose streams have ended; they may shut down."""
+        self._asked_again: dict[str, float] = {}
+        """When to ask those of them again that did not answer: they may have been restarted."""
         self._moves: Mapping[str, str] = {}
         """The new endpoints of gateways that have moved since the checkpoint was written; ``""`` if none."""
         self._added: dict[str, tuple[str, int]] = {}
@@ -73,6 +77,8 @@ class GatewayLogs:
         log = self._log(endpoint)
         ended = self._ended.get(endpoint)
         if ended is not None:
+            if "within" not in options and time.monotonic() < self._asked_again.get(endpoint, 0.0):
+                return ended._replace(lease=None, fits=None)
             options["patience"] = min(self._options.patience, _PATIENCE_AT_END)
         try:
             with self._options.connection_hints():
@@ -81,6 +87,7 @@ class GatewayLogs:
             if ended is None or "within" in options:
                 raise
             # The gateway has shut down after the end of its stream. It keeps no cursor any more.
+            self._asked_again[endpoint] = time.monotonic() + _PAUSE_AT_END
             return ended._replace(lease=None, fits=None)
         if state.end is not None:
             self._ended[endpoint] = state

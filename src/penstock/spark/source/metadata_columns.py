@@ -58,12 +58,14 @@ def _counting(count: int) -> pa.Array:
 
 @lru_cache(4)
 def _repeated(text: str, count: int) -> pa.Array:
-    return pa.repeat(pa.scalar(text), count)
+    return pa.repeat(pa.scalar(text, pa.string()), count)
 
 
 def _offsets(endpoint: str, records: Batch, metadata: RecordMetadata) -> pa.Array:
     if records.span is None:
-        return pc.add(_counting(records.count), records.first)
+        # With its type: without one, pyarrow tries to import dateutil each time, to see what the value is.
+        # Where that is not installed, the search takes longer than all the columns of a batch.
+        return pc.add(_counting(records.count), pa.scalar(records.first, pa.int64()))
     return pa.array(offsets_of(records), pa.int64())
 
 

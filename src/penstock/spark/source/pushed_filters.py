@@ -67,7 +67,7 @@ def conditions_in(filters: Iterable[Filter]) -> Conditions:
     for each in filters:
         path: Sequence[str] = getattr(each, "attribute", ())
         value: Any = getattr(each, "value", None)
-        if len(path) != 1:
+        if len(path) != 1 or value is None:  # None is also a time that Python cannot represent.
             continue
         kind = type(each).__name__
         values = tuple(value) if kind == "In" else (value,)

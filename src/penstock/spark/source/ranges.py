@@ -171,6 +171,9 @@ def _joined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     held: list[pa.RecordBatch] = []
     rows = nbytes = 0
     for batch in batches:
+        if not held and batch.num_rows >= _JOINED_ROWS:
+            yield batch
+            continue
         if held and (rows + batch.num_rows > _JOINED_ROWS or nbytes + batch.nbytes > _JOINED_BYTES):
             yield _one(held)
             held, rows, nbytes = [], 0, 0

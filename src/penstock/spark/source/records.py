@@ -11,8 +11,10 @@ the numbers and times that Spark accepts and pyarrow does not.
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import json
+import re
 from collections.abc import Callable, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -45,6 +47,10 @@ Reasons: TypeAlias = dict[int, str]
 """Why records are wrong, by their numbers in a batch."""
 _PIECE: Final = 256
 """How many records are read one by one if one of them is wrong."""
+_SECOND_DAY: Final = datetime.datetime(1, 1, 2)
+"""An earlier instant may have a text of the year 0."""
+_ARROWS_NUMBERS: Final = re.compile(rb"[:\[,]\s*(?:-?Inf(?!inity)|-NaN)")
+"""Numbers for pyarrow alone; a text inside a record may look like one as well."""
 
 
 def one_line(reason: object) -> str:
@@ -278,6 +284,8 @@ class JsonRecords:
 
     def _parsed(self, values: Sequence[bytes], schema: pa.Schema) -> pa.RecordBatch:
         text = b"\n".join(values)
+        if (b"Inf" in text or b"-NaN" in text) and _ARROWS_NUMBERS.search(text):
+            raise ValueError("pyarrow may read a number here that TypedRecords refuses")
         table = pa.json.read_json(
             BytesIO(text),
             read_options=pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1),
@@ -317,6 +325,16 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 def times_of_texts(column: pa.Array, kind: pa.DataType, zone: Zone) -> pa.Array:
     """Texts as dates, timestamps, or whatever else Arrow casts texts to; a ValueError if one is wrong."""
+    times = _cast_times(column, kind, zone)
+    # Arrow has a year 0 and Python has none, so these texts are read as those of a single record are.
+    if times is not None and not pc.any(pc.less(times, pa.scalar(_SECOND_DAY, kind))).as_py():
+        return times
+    convert = _conversion(kind, zone)
+    return pa.array([None if text is None else convert(text) for text in column.to_pylist()], kind)
+
+
+def _cast_times(column: pa.Array, kind: pa.DataType, zone: Zone) -> pa.Array | None:
+    """The times as Arrow reads them; None if it cannot."""
     try:
         return column.cast(kind)
     except pa.ArrowInvalid:
@@ -327,8 +345,7 @@ def times_of_texts(column: pa.Array, kind: pa.DataType, zone: Zone) -> pa.Array:
             return pc.assume_timezone(naive, zone.key, ambiguous="earliest").cast(kind)
         except pa.ArrowInvalid:
             pass  # Some times have a zone, or the clocks skipped them.
-    convert = _conversion(kind, zone)
-    return pa.array([None if text is None else convert(text) for text in column.to_pylist()], kind)
+    return None
 
 
 def _conversion(kind: pa.DataType, zone: Zone) -> Callable[[str], Any]:

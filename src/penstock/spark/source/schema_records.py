@@ -96,13 +96,15 @@ def _types(codec: SchemaCodec) -> dict[str, pa.DataType]:
 def _check(kind: pa.DataType) -> _Check | None:
     """Whether a value is one of the type; None if pyarrow says that.
 
-    It makes 1 of 1.5, a date of a time, and an array of the characters of a text.
+    It makes 1 of 1.5, a date of a time, a time of a number, and an array of the characters of a text.
     """
     types = pa.types
     if types.is_integer(kind):
         return lambda value: not isinstance(value, float) or value.is_integer()
     if types.is_date(kind):
         return lambda value: not isinstance(value, datetime.datetime)
+    if types.is_timestamp(kind) or types.is_time(kind) or types.is_duration(kind):
+        return lambda value: not isinstance(value, int)
     if types.is_list(kind):
         element = _check(kind.value_type)
         return lambda value: (

@@ -29,7 +29,7 @@ _MOST_BYTES: Final = 2**31 - 1
 class _Even(NamedTuple):
     """Where values of one length are."""
 
-    values: memoryview
+    values: pa.FixedSizeBinaryArray
     """All of them, each with its head."""
     number: int
     head: int
@@ -43,10 +43,11 @@ def value_column(payload: bytes | memoryview) -> pa.BinaryArray:
     even = _even(memoryview(payload))
     if even is None:
         return pa.array(unpack_values(payload), pa.binary())
-    places = [None, _steps(even.number, even.distance), pa.py_buffer(even.values)]
-    with_heads = pa.Array.from_buffers(pa.binary(), even.number, places)
-    # With an end: without one, some versions of pyarrow get the size of the result wrong.
-    return pc.binary_slice(with_heads, even.head, even.distance)
+    number, head, distance = even.number, even.head, even.distance
+    if distance == head:
+        return pa.repeat(pa.scalar(b"", pa.binary()), number)
+    values = pc.binary_slice(even.values, head, distance).buffers()[1]
+    return pa.Array.from_buffers(pa.binary(), number, [None, _steps(number, distance - head), values])
 
 
 # Cached, because most batches are like the one before.
@@ -64,10 +65,12 @@ def _even(payload: memoryview) -> _Even | None:
     distance, head = len(values) // count, _HEADS.get(values[0], 0)
     if not head or distance != head + int.from_bytes(values[1:head], "big"):
         return None
+    with_heads = pa.Array.from_buffers(pa.binary(distance), count, [None, pa.py_buffer(values)])
     # The first value has this length, so the second has its head there, and so on.
-    if any(values[at::distance].tobytes() != values[at : at + 1].tobytes() * count for at in range(head)):
+    heads = pc.binary_slice(with_heads, 0, head).buffers()[1]
+    if not heads.equals(pa.py_buffer(bytes(values[:head]) * count)):
         return None
-    return _Even(values, count, head, distance)
+    return _Even(with_heads, count, head, distance)
 
 
 def _array(payload: memoryview) -> tuple[memoryview, int]:
