@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from penstock.tck import (
     Environment,
     IdentityProcessorVerification,
+    Probed,
     PublisherVerification,
     Result,
     SubscriberBlackboxVerification,
@@ -26,6 +27,12 @@ from tests.tck.legal.subscribers import ReferenceSubscriber
 
 class Unheard(BaseException):
     """Of no known kind."""
+
+
+class Homeless(BaseException):
+    """Made by a program that did not say in which module."""
+
+    __module__ = None  # type: ignore[assignment]
 
 
 KINDS = [asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit, Unheard, StopIteration]
@@ -212,7 +219,7 @@ def test_a_subject_that_stops_the_event_loop_of_the_kit() -> None:
     assert failed(said) == []
 
 
-@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, LookupError])
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, LookupError, Unheard, Homeless])
 def test_a_settle_that_raises(kind: type[BaseException]) -> None:
     def settle(self: Any) -> None:
         raise kind("never still")
@@ -225,6 +232,72 @@ def test_a_settle_that_raises(kind: type[BaseException]) -> None:
     )
 
     assert said.headline.startswith(f"settle() raised {kind.__name__}: never still at test_any_exception.py")
+
+
+@every_kind
+def test_an_attribute_that_raises(kind: type[BaseException]) -> None:
+    class Hidden:
+        @property
+        def subscribe(self) -> Any:
+            raise kind("nobody looks at it")
+
+    (said,) = results(
+        PublisherVerification,
+        lambda name: "_spec101_" in name,
+        create_publisher=lambda self, elements: Hidden(),
+    )
+
+    assert said.headline.startswith(f"create_publisher(5) raised {kind.__name__}: nobody looks at it at")
+
+
+@pytest.mark.parametrize("kind", [asyncio.CancelledError, SystemExit, LookupError, Unheard])
+def test_a_create_element_that_raises(kind: type[BaseException]) -> None:
+    def create_element(self: Any, number: int) -> Any:
+        raise kind("no elements")
+
+    (said,) = results(
+        SubscriberBlackboxVerification,
+        lambda name: "_spec213_blackbox_must_take_an_element" in name,
+        create_subscriber=lambda self: ReferenceSubscriber(),
+        create_element=create_element,
+    )
+
+    assert said.headline.startswith(f"create_element(0) raised {kind.__name__}: no elements at")
+
+
+def test_objects_that_do_not_tell_their_class() -> None:
+    class Shy(RangePublisher):
+        class Subscription(RangePublisher.Subscription):
+            def request(self, n: int, /) -> Any:  # type: ignore[override]
+                super().request(n)
+                return Shy(0)
+
+        @property
+        def __class__(self) -> Any:
+            raise Unheard("it is a secret")
+
+        @__class__.setter
+        def __class__(self, value: Any) -> None:
+            raise Unheard("it is a secret")
+
+    (said,) = results(
+        PublisherVerification,
+        lambda name: "_spec101_" in name,
+        create_publisher=lambda self, elements: Shy(elements),
+    )
+
+    assert (said.verdict, said.message) == ("pass", "")
+
+
+@pytest.mark.parametrize("leave", [lambda: pytest.skip("not here"), lambda: pytest.fail("not here")])
+def test_the_word_of_pytest_goes_through_to_it(leave: Callable[[], Any]) -> None:
+    with pytest.raises((pytest.skip.Exception, pytest.fail.Exception), match="not here"):
+        results(
+            PublisherVerification,
+            lambda name: "_spec101_" in name,
+            create_publisher=lambda self, elements: RangePublisher(elements),
+            settle=lambda self: leave(),
+        )
 
 
 # ---------------------------------------------------------------- functions that only make an object
@@ -298,6 +371,51 @@ def test_a_signal_method_that_is_a_coroutine_function_is_told_so() -> None:
         "§2.13 violated: on_next(1) only made an object that is never run: this is a coroutine function"
         in (failed(said)[0].message)
     )
+
+
+class SendsFromAGenerator(RangePublisher):
+    """Its signals are sent by a generator, which ``request`` also returns."""
+
+    class Subscription(RangePublisher.Subscription):
+        def __init__(self, subscriber: Any, elements: Any) -> None:
+            super().__init__(subscriber, elements)
+            self.steps = self.send()
+            next(self.steps)
+
+        def request(self, n: int, /) -> Any:  # type: ignore[override]
+            super().request(n)
+            return self.steps
+
+        def run(self) -> None:
+            next(self.steps)
+
+        def send(self) -> Iterator[None]:
+            while True:
+                yield
+                self.emit()
+
+
+def test_a_generator_that_has_begun_is_at_work() -> None:
+    said = results(
+        PublisherVerification,
+        lambda name: "_spec101_" in name or "_spec302_" in name or "_while_on_next_runs" in name,
+        create_publisher=lambda self, elements: SendsFromAGenerator(elements),
+    )
+
+    assert [result.message for result in said] == [""] * 4
+
+
+def test_a_probe_beside_a_subscriber_does_not_hide_that_a_method_is_a_coroutine_function() -> None:
+    says = "only made an object that is never run: this is a coroutine function"
+    said = results(
+        SubscriberWhiteboxVerification,
+        lambda name: "_spec213_" in name or "_spec308_" in name,
+        create_subscriber=lambda self, probe: Probed(AwaitsOnNext(), probe),
+    )
+
+    found = "\n".join(result.message for result in failed(said))
+    assert f"§2.13 violated: on_next(1) {says}" in found
+    assert f"§2.13 violated: on_next(None) {says}" in found
 
 
 def test_a_hook_that_is_a_coroutine_function_is_told_so() -> None:

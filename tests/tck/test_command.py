@@ -95,6 +95,14 @@ def test_a_publisher_that_breaks_one(capsys: pytest.CaptureFixture[str]) -> None
     assert "signals, in their order:" in out
 
 
+def test_without_a_subject_the_reason_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    assert tck("tck_subjects_here:forgetful", "--profile", "sync") == 1
+
+    out = capsys.readouterr().out
+    assert "  §1.10   – 1 skipped, as above\n" in out
+    assert out.count("not run, there is no subject") == 2  # Beside the failure, and at the first rule.
+
+
 def test_skips_that_nobody_expected_fail_a_strict_run() -> None:
     assert tck("tck_subjects_here:numbers", "--profile", "sync") == 0
     assert tck("tck_subjects_here:numbers", "--profile", "sync", "--strict") == 1

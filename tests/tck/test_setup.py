@@ -206,3 +206,26 @@ def test_a_subject_that_never_stops_signalling_ends_its_test_at_the_limit() -> N
 
     assert result.verdict == "fail"
     assert time.monotonic() - began < 30
+
+
+def test_an_attribute_that_does_not_return_is_waited_for_no_longer_than_the_hook() -> None:
+    never = threading.Event()
+
+    class Waits:
+        @property
+        def subscribe(self) -> Any:
+            never.wait()
+
+    class TestWaits(PublisherVerification):
+        environment = Environment(setup=0.1)
+
+        def create_publisher(self, elements: int) -> Any:
+            return Waits()
+
+    try:
+        said, *others = run(TestWaits, lambda name: "_spec101_" in name or "_spec102_" in name)
+    finally:
+        never.set()
+
+    assert said.headline == "create_publisher(5) did not return within 0.1 s (expected a Publisher)"
+    assert [other.verdict for other in others] == ["skip"]

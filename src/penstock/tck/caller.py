@@ -14,17 +14,19 @@ import queue
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 Action = Callable[[], Any]
 
-CONTAINED: Final[tuple[type[BaseException], ...]] = (
-    Exception,
-    asyncio.CancelledError,
-    SystemExit,
-    GeneratorExit,
-)
-"""What is held against a hook that runs on the thread of the test; an interrupt there comes from the user."""
+
+def is_from_outside(error: BaseException) -> bool:
+    """Tell whether an exception on the thread of the test is none of the subject's: it has to go on.
+
+    Ctrl-C comes from the user, and ``pytest.skip`` and its kind, which are ``BaseException``, are for pytest.
+    """
+    return isinstance(error, KeyboardInterrupt) or any(
+        str(kind.__module__).startswith("_pytest.") for kind in type(error).__mro__
+    )
 
 
 class CallOutcome(NamedTuple):

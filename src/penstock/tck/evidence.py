@@ -8,13 +8,14 @@ import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any, Final, NamedTuple
 
 KEPT_AT_EACH_END: Final[int] = 30
 """A failed test shows this many of the first signals, and as many of the last."""
 
 _LONGEST_REPR = 60
+_DEEPEST_REPR = 8
 
 
 class Entry(NamedTuple):
@@ -63,10 +64,36 @@ class SignalLog:
 def shown(value: object) -> str:
     """A short text for a value; never raises, even if the value's ``repr`` does."""
     try:
-        text = repr(value)
+        text = _beginning(value, _DEEPEST_REPR)
     except BaseException as error:
         text = f"<{type(value).__name__} whose repr raises {type(error).__name__}>"
     return text if len(text) <= _LONGEST_REPR else text[: _LONGEST_REPR - 1] + "…"
+
+
+def _beginning(value: object, depth: int) -> str:
+    """The ``repr`` of a value, or enough of it: that of a megabyte takes longer than the whole test."""
+    kind = type(value)
+    if kind in (bytes, bytearray, str):
+        return repr(value[:_LONGEST_REPR])  # type: ignore[index]
+    if kind not in (list, tuple, dict) or not value:
+        return repr(value)
+    if not depth:
+        return "…"
+    return _joined(value, depth - 1)
+
+
+def _joined(values: Any, depth: int) -> str:
+    kind = type(values)
+    opening, closing = "[]" if kind is list else "()" if kind is tuple else "{}"
+    text = opening
+    for number, value in enumerate(values):
+        text += ", " if number else ""
+        text += _beginning(value, depth)
+        if kind is dict:
+            text += f": {_beginning(values[value], depth)}"
+        if len(text) > _LONGEST_REPR:
+            return text
+    return f"{text},{closing}" if kind is tuple and len(values) == 1 else text + closing
 
 
 SHOWN_FRAMES: Final[int] = 12
@@ -128,14 +155,16 @@ def _frames_of_the_subject(trace: TracebackType | None) -> list[traceback.FrameS
 def kind_of_function(returned: Any) -> str:
     """The kind of a function that only made a coroutine or a generator; else an empty text.
 
-    The object is closed, so that Python does not warn of it as well.
+    The object is closed, so that Python does not warn of it as well. One that has begun is the subject's own
+    and at work. The class is asked of Python, not of the object, which may answer by an exception.
     """
-    if inspect.iscoroutine(returned):
+    made = type(returned)
+    if issubclass(made, CoroutineType) and inspect.getcoroutinestate(returned) == inspect.CORO_CREATED:
         returned.close()
         return "a coroutine function"
-    if inspect.isasyncgen(returned):
+    if issubclass(made, AsyncGeneratorType):
         return "an asynchronous generator function"
-    if inspect.isgenerator(returned):
+    if issubclass(made, GeneratorType) and inspect.getgeneratorstate(returned) == inspect.GEN_CREATED:
         returned.close()
         return "a generator function"
     return ""

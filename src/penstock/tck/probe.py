@@ -116,8 +116,12 @@ class Probe:
         self.trial.log.add(f"→ subscribe({self.name})")
         self.trial.perform(lambda: publisher.subscribe(receiver), "subscribe", rule)
 
-    def request(self, n: int) -> None:
-        """Ask for ``n`` elements; the call has to return normally (§3.16)."""
+    def request(self, n: int, *, handed_over: Any = None, allowed: type[BaseException] = Rejected) -> None:
+        """Ask for ``n`` elements; the call has to return normally (§3.16).
+
+        ``handed_over`` is the same number as an object of another class, which the subject gets.
+        """
+        number = n if handed_over is None else handed_over
         with self.trial.condition:
             # What is asked for after a cancellation must not be sent. A request that is under way while
             # another thread leaves may still be served.
@@ -129,10 +133,10 @@ class Probe:
                 self._asked += max(n, 0)
             self.trial.log.add(f"→ {self.name}: request({n})")
         self.trial.perform(
-            lambda: self.subscription.request(n),
+            lambda: self.subscription.request(number),
             f"request({n}){self._state}",
             self._rule_of_a_call("3.6", "3.16"),
-            allowed=Rejected,
+            allowed=allowed,
         )
 
     def cancel(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TextIO
 
-from penstock.tck.caller import CONTAINED
+from penstock.tck.caller import is_from_outside
 from penstock.tck.evidence import described
 from penstock.tck.names import Kind, kind_of, rule_of
 from penstock.tck.verdicts import NotCheckable, NotPromised
@@ -76,7 +76,9 @@ def _run_one(verification: type[Verification], name: str, limit: float | None) -
         getattr(test, name)()
     except unittest.SkipTest as skip:
         verdict, message, expected = "skip", str(skip), is_expected(verification, name, skip)
-    except CONTAINED as error:
+    except BaseException as error:
+        if is_from_outside(error):
+            raise
         verdict = "fail"
         message = str(error) if isinstance(error, AssertionError) else described(error)
     return _result(verification, name, verdict, message, time.perf_counter() - start, expected=expected)

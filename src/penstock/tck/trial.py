@@ -10,12 +10,12 @@ from concurrent.futures import TimeoutError as StillRunning
 from typing import Any, Final, Literal
 
 from penstock.tck.caller import (
-    CONTAINED,
     Action,
     CallOutcome,
     LoopCaller,
     SubjectCaller,
     ThreadCaller,
+    is_from_outside,
     outcome_of,
 )
 from penstock.tck.environment import Environment
@@ -180,6 +180,17 @@ class Trial:
             raise SetupFailed(hung.happened, kind) from None
         return self._given(value, error, what, kind)
 
+    def look(self, action: Action, what: str, kind: str) -> None:
+        """Look at a subject that was just made: its attributes may be code that raises or does not return."""
+        try:
+            _, error = self.outcome(action, what, "", limit=self.environment.setup)
+        except Violation as hung:
+            raise SetupFailed(hung.happened, kind) from None
+        if isinstance(error, Violation):
+            raise error
+        if error is not None:
+            self._given(None, error, what, "that it returns normally")
+
     def ask(self, hook: Action, what: str, kind: str) -> Any:
         """Let a hook make a value of this ``kind``, on the thread of the test."""
         return self._given(self.use(hook, what), None, what, kind)
@@ -190,7 +201,9 @@ class Trial:
             return hook()
         except Violation:
             raise
-        except CONTAINED as error:
+        except BaseException as error:
+            if is_from_outside(error):
+                raise
             return self._given(None, error, what, "that it returns normally")
 
     def _given(self, value: Any, error: BaseException | None, what: str, kind: str) -> Any:

@@ -12,7 +12,14 @@ from penstock.tck.evidence import kind_of_function, place_of, shown, trace_of
 from penstock.tck.names import kind_of, rule_of
 from penstock.tck.spelling import METHODS_OF, SNAKE_CASE, Spelling
 from penstock.tck.trial import Profile, Trial
-from penstock.tck.verdicts import NotApplicable, NotCheckable, OptionalNotMet, SetupFailed, Violation
+from penstock.tck.verdicts import (
+    NotApplicable,
+    NotCheckable,
+    NotPromised,
+    OptionalNotMet,
+    SetupFailed,
+    Violation,
+)
 
 V = TypeVar("V", bound="Verification")
 
@@ -87,7 +94,7 @@ class Verification:
         verification = type(self)
         try:
             made = self.trial.make(create, what, kind)
-            self.trial.use(lambda: self._require_methods(made, what, kind), what)
+            self.trial.look(lambda: self._require_methods(made, what, kind), what, kind)
         except SetupFailed as failed:
             if not vars(verification).get("_made_one"):
                 verification._failed_setup = (self._test, failed.headline)
@@ -112,7 +119,7 @@ class Verification:
 
     def _require_methods(self, made: Any, what: str, kind: str) -> None:
         """Say that a subject has the methods of its kind, as its spelling has them."""
-        if isinstance(made, type):
+        if issubclass(type(made), type):
             raise SetupFailed(f"{what} returned the class {made.__name__}, not one of its objects", kind)
         lacking = [
             name for name in METHODS_OF[kind](self.spelling) if not callable(getattr(made, name, None))
@@ -129,6 +136,11 @@ class Verification:
     def counts_as_required(self, test_name: str) -> bool:
         """Whether a failure of this test fails, although its name says optional."""
         return False
+
+    def require_any_thread(self) -> None:
+        """Skip the test if the subject may only be called on its event loop."""
+        if self.profile == "asyncio":
+            raise NotPromised("a subject of the asyncio profile is only called on its event loop")
 
     def not_checkable(self, why: str) -> NoReturn:
         """Skip the test, because no test can check this."""

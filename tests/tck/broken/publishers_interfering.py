@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from penstock.spec import UNBOUNDED, Subscriber, none_subscriber
 from tests.tck.broken.publishers_demand import BrokenPublisher
+from tests.tck.legal.publishers import ThreadedPublisher
 from tests.tck.legal.serving import SequenceSubscription, Signal
 
 
@@ -120,6 +122,55 @@ class ForgetsRequestsOfOtherThreads(BrokenPublisher):
         def request(self, n: int, /) -> None:
             if not self.draining or self.sender in (0, threading.get_ident()):
                 super().request(n)
+
+
+class AddsWithoutTheLock(BrokenPublisher):
+    """Breaks §1.1 and §3.8: adds to the demand while another thread, with the lock, subtracts from it."""
+
+    class Subscription(ThreadedPublisher.Subscription):
+        def request(self, n: int, /) -> None:
+            if self.done:
+                return
+            if isinstance(n, int) and n > 0:
+                self.demand = self.add(n)
+            else:
+                self.refuse(n)
+            self.drain()
+
+
+class AddsConvertedWithoutTheLock(BrokenPublisher):
+    """Breaks §1.1 and §3.8: the same with ``int(n)``, which is a plain number."""
+
+    class Subscription(AddsWithoutTheLock.Subscription):
+        def add(self, n: int) -> int:
+            return self.demand + int(n)
+
+
+class SubtractsWithoutTheLock(BrokenPublisher):
+    """Breaks §3.8: subtracts what it sends without the lock, so what is added meanwhile is lost."""
+
+    class Subscription(ThreadedPublisher.Subscription):
+        def emit(self) -> None:
+            while self.failure is None and self.demand > 0 and self.has_next():
+                subscriber = self.subscriber
+                if subscriber is None:
+                    return
+                self.demand -= 1
+                self.deliver(partial(subscriber.on_next, self.take()))
+            super().emit()
+
+
+class LooksAwayBeforeItRests(BrokenPublisher):
+    """Breaks §3.8: sees that nothing is left to send, and a moment later says that it rests."""
+
+    class Subscription(ThreadedPublisher.Subscription):
+        def emit(self) -> None:
+            while not self.done and (self.failure or self.exhausted() or self.demand > 0):
+                with self.lock:
+                    signal = self.next_signal()
+                if signal is not None:
+                    self.deliver(signal)
+            self.draining = False
 
 
 class LocksWhileItSignals(BrokenPublisher):

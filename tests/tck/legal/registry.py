@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.spec import Processor, Publisher, Subscriber
-from tests.tck.legal import processors, publishers, subscribers
+from tests.tck.legal import counting, processors, publishers, subscribers
 from tests.tck.legal.serving import EmptyPublisher, FailedPublisher, RangePublisher
 
 
@@ -65,6 +65,11 @@ LEGAL_PUBLISHERS: dict[str, LegalPublisher] = {
         LegalPublisher("CompletesOnlyWithDemand", publishers.CompletesOnlyWithDemand),
         LegalPublisher("EmptyNeedsDemand", publishers.EmptyNeedsDemand),
         LegalPublisher("RequestWaitsForTheSignal", publishers.RequestWaitsForTheSignal),
+        LegalPublisher("CountsOnBothSides", counting.CountsOnBothSides),
+        LegalPublisher("AddsUntilItFits", counting.AddsUntilItFits),
+        LegalPublisher("PassesRequestsOn", counting.PassesRequestsOn),
+        LegalPublisher("TakesPlainNumbersOnly", counting.TakesPlainNumbersOnly),
+        LegalPublisher("RaisesUnlessPlain", counting.RaisesUnlessPlain),
         LegalPublisher("SendsItsBatchToTheEnd", publishers.SendsItsBatchToTheEnd),
         LegalPublisher("StopsWhenOnNextRaises", publishers.StopsWhenOnNextRaises),
         LegalPublisher("WrapsWhatOnNextRaises", publishers.WrapsWhatOnNextRaises),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from penstock.tck.publisher.cancellation import CancellingTests
+from penstock.tck.publisher.contention import ContendingTests
 from penstock.tck.publisher.demand import FlowingTests, RequestingTests
 from penstock.tck.publisher.interference import InterferingTests
 from penstock.tck.publisher.lifecycle import EndingTests, SubscribingTests
@@ -19,6 +20,7 @@ class PublisherVerification(
     RequestingTests,
     CancellingTests,
     InterferingTests,
+    ContendingTests,
 ):
     """Verifies a Publisher, and the Subscriptions that it gives away.
 

@@ -8,7 +8,7 @@ import time
 from penstock.spec import UNBOUNDED
 from penstock.tck.probe import Probe
 from penstock.tck.publisher.subject import MANY, TOO_MANY, PublisherSubject
-from penstock.tck.verdicts import NotApplicable, NotPromised, Violation
+from penstock.tck.verdicts import NotApplicable, Violation
 from penstock.tck.verification import check
 
 _THREADS = 4
@@ -45,8 +45,7 @@ class CancellingTests(PublisherSubject):
     def test_stochastic_spec305_cancel_must_be_safe_from_any_thread(self) -> None:
         """Four threads cancel at the same time: no exception, and soon no signal any more."""
         self.require_stochastic()
-        if self.profile == "asyncio":
-            raise NotPromised("a subject of the asyncio profile is only called on its event loop")
+        self.require_any_thread()
         for _ in range(10):
             probe = self.subscribed(self.publisher_of(20))
             probe.request(5)
@@ -126,7 +125,7 @@ class CancellingTests(PublisherSubject):
         if len(probe.elements) >= MANY:
             raise Violation(
                 "3.12",
-                f"all {MANY} elements came: cancel() was not heard after request(2^63-1)",
+                f"all {MANY} elements came: cancel() had no effect after request(2^63-1)",
                 "an early stop",
             )
 

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from penstock.tck.caller import CallOutcome
 from penstock.tck.probe import Probe
 from penstock.tck.publisher.subject import PublisherSubject
-from penstock.tck.verdicts import NotApplicable, NotPromised, Rejected, Violation
+from penstock.tck.verdicts import NotApplicable, Rejected, Violation
 from penstock.tck.verification import check
 
 _BESIDE = 0.1
@@ -24,7 +24,7 @@ class InterferingTests(PublisherSubject):
         self,
     ) -> None:
         """A request from another thread is served after the running ``on_next``, not beside it."""
-        self._require_any_thread()
+        self.require_any_thread()
         asked: list[Future[CallOutcome]] = []
 
         def ask_elsewhere(probe: Probe) -> None:
@@ -43,7 +43,7 @@ class InterferingTests(PublisherSubject):
     @check
     def test_required_spec305_cancel_must_return_while_on_next_runs_on_another_thread(self) -> None:
         """``cancel`` does not wait until a running ``on_next`` has returned."""
-        self._require_any_thread()
+        self.require_any_thread()
         limit = self.trial.environment.timeout
 
         def leave_elsewhere(probe: Probe) -> None:
@@ -87,7 +87,3 @@ class InterferingTests(PublisherSubject):
                 f"all {len(probe.elements)} elements came although the first on_next raised",
                 "that the Subscription counts as cancelled",
             )
-
-    def _require_any_thread(self) -> None:
-        if self.profile == "asyncio":
-            raise NotPromised("a subject of the asyncio profile is only called on its event loop")

@@ -109,7 +109,7 @@ class PublisherSubject(Verification):
             late = len(probe.elements) - before
             if late >= TOO_MANY and time.monotonic() - began > limit:
                 raise Violation(
-                    "3.12", f"{late} elements came in {limit:g} s, and still they come", "that signals cease"
+                    "3.12", f"{late} elements came in {limit:g} s, and more keep coming", "that signals cease"
                 )
 
     def expect_release(self, probe: Probe, rule: str, after: str) -> None:

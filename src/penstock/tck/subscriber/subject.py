@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Final, Literal
 from penstock.arguments import whole
 from penstock.tck.evidence import shown
 from penstock.tck.trial import Trial
-from penstock.tck.verdicts import NotPromised, Violation
+from penstock.tck.verdicts import Violation
 from penstock.tck.verification import Verification
 
 End = Literal["complete", "error"]
@@ -320,11 +320,6 @@ class SubscriberSubject(Verification):
         self.trial.settle()
         if used := [call for call in second.calls if call.startswith("request")]:
             raise Violation("2.5", f"{used[0]} was called on the second Subscription", "cancel only")
-
-    def require_any_thread(self) -> None:
-        """Skip the test if the Subscriber may only be called on its event loop."""
-        if self.profile == "asyncio":
-            raise NotPromised("a subject of the asyncio profile is only called on its event loop")
 
     def not_of_the_subscriber(self, rule: str) -> None:
         """Skip a test whose rule binds the other side."""

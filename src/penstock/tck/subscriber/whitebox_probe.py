@@ -111,6 +111,8 @@ class Probed:
 
         def create_subscriber(self, probe):
             return Probed(MySubscriber(), probe)
+
+    What a method returns is returned as well: a coroutine shows that nothing has been done.
     """
 
     def __init__(self, subscriber: Any, probe: WhiteboxSubscriberProbe) -> None:
@@ -119,32 +121,36 @@ class Probed:
         self._probe = probe
         self._subscription: Any = None
 
-    def on_subscribe(self, subscription: Any, /) -> None:
+    def on_subscribe(self, subscription: Any, /) -> Any:
         """Forward it, and register as the puppet of the first Subscription."""
         first = self._subscription is None
         if first:
             # Before it is forwarded: a Subscriber that asks in there may hear of the end in there (§3.11).
             self._subscription = subscription
-        self._subscriber.on_subscribe(subscription)
+        made = self._subscriber.on_subscribe(subscription)
         if first:
             self._probe.register_on_subscribe(self)
+        return made
 
-    def on_next(self, element: Any, /) -> None:
+    def on_next(self, element: Any, /) -> Any:
         """Forward and register."""
-        self._subscriber.on_next(element)
+        made = self._subscriber.on_next(element)
         self._probe.register_on_next(element)
+        return made
 
-    def on_error(self, error: Any, /) -> None:
+    def on_error(self, error: Any, /) -> Any:
         """Forward and register."""
-        self._subscriber.on_error(error)
+        made = self._subscriber.on_error(error)
         self._over()
         self._probe.register_on_error(error)
+        return made
 
-    def on_complete(self) -> None:
+    def on_complete(self) -> Any:
         """Forward and register."""
-        self._subscriber.on_complete()
+        made = self._subscriber.on_complete()
         self._over()
         self._probe.register_on_complete()
+        return made
 
     def trigger_request(self, n: int, /) -> None:
         """Ask in the Subscriber's place."""
