@@ -43,6 +43,8 @@ def test_without_extras_it_names_the_commands_that_install_them(bare: Path) -> N
     assert "pip install 'penstock-streams[aquifer]'" in done.stdout
     assert "pip install 'penstock-streams[spark]'" in done.stdout
     assert "not tried without the extra" in done.stdout
+    remedies = [line for line in done.stdout.splitlines() if line.startswith("  pip install")]
+    assert len(remedies) == len(set(remedies)), "a command is named once, with all that it mends"
 
 
 def test_a_check_that_hangs_or_raises_is_told_and_the_others_are_made() -> None:

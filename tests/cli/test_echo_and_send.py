@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import main
+from penstock.net import TcpServer
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
 
 pytestmark = pytest.mark.slow
@@ -58,7 +59,7 @@ def test_what_is_sent_comes_back_and_a_signal_ends_the_server() -> None:
             assert all_back(connection, b"hello\n" * 1000) == b"hello\n" * 1000
         echo.process.send_signal(signal.SIGTERM)
         assert echo.end() == 0
-    assert echo.said[-1].startswith("1 connections;")
+    assert echo.said[-1] == "1 connection; none was open at the end"
 
 
 def test_ctrl_c_lets_a_connection_finish() -> None:
@@ -94,6 +95,38 @@ def test_a_file_arrives_byte_for_byte(tmp_path: Path) -> None:
         assert send.end() == 0
     assert received == data
     assert send.said[-1].startswith("3,000,000 bytes were sent")
+
+
+def test_a_server_that_answers_all_the_time_gets_everything(tmp_path: Path) -> None:
+    """An echo stops reading when nobody takes its answers; the command then waited for it for ever."""
+    path, place = tmp_path / "data", str(tmp_path / "echo")
+    path.write_bytes(bytes(8_000_000))
+    echo = TcpServer.create().metrics().unix(place)
+    with echo.handle(lambda inbound, outbound: outbound.send(inbound.receive())).bind_now() as server:
+        with Program("send", str(path), f"unix:{place}") as send:
+            assert send.end() == 0
+        assert send.said[-1].startswith("8,000,000 bytes were sent")
+        server.close_now()
+        assert server.metrics.data_received == 8_000_000
+
+
+@pytest.mark.parametrize("acknowledged", [False, True])
+def test_ctrl_c_ends_the_command_although_the_server_does_not_read(
+    tmp_path: Path, acknowledged: bool
+) -> None:
+    """The close of the connection waited for the server, and a second Ctrl-C was needed."""
+    path = tmp_path / "data"
+    path.write_bytes(b"line\n" * 2_000_000)
+    arguments = ("--acknowledged",) if acknowledged else ()
+    with listening() as server, Program("send", *arguments, str(path), address_of(server)) as send:
+        connection, _ = server.accept()
+        with connection:
+            if acknowledged:
+                connection.sendall(b"0\n")
+            send.wait_for("sending from line" if acknowledged else "the server is not reading")
+            send.process.send_signal(signal.SIGINT)
+            assert send.end() == 130
+    assert send.said[-1] == "interrupted; the server may not have everything"
 
 
 def test_standard_input_is_sent_as_it_comes() -> None:

@@ -58,7 +58,7 @@ def test_bad_lines_are_dead_letters_that_a_command_replays(tmp_path: Path, mend:
         some = penstock("gateway", "replay", letters, "--yes", "--by", f"{mend}:some")
         assert (some.returncode, some.stdout) == (
             0,
-            "1 of 3 letters replayed, as 1 records; 2 left by the function\n",
+            "1 of 3 letters replayed, as 1 record; 2 left by the function\n",
         )
         assert penstock("gateway", "export", letters, str(edited)).returncode == 0
         edited.write_bytes(

@@ -41,8 +41,11 @@ OTHERS = [
     ["gateway", "verify", "{journal}"],
     ["gateway", "compact", "{journal}"],
     ["gateway", "replay", "{letters}", "--yes"],
-    ["top", "{endpoint}", "--count", "1"],
+    ["top", "{endpoint}"],
+    ["top", "{endpoint}", "--json"],
     ["why", "{endpoint}"],
+    ["why", "{endpoint}", "--watch"],
+    ["gateway", "status", "{endpoint}", "--watch"],
     ["completion", "bash"],
     ["doctor", "--no-spark"],
     ["tck", "tests.tck.legal.serving:RangePublisher", "--profile", "sync", "--fanout", "unicast"],
@@ -170,7 +173,7 @@ def test_a_hangup_ends_a_gateway_and_a_tail_as_sigterm_does() -> None:
         assert gateway.end() == 0
 
     assert "interrupted: 1 record printed" in tail.said[-1]
-    assert "interrupted: 1 records taken" in gateway.said[-1]
+    assert "interrupted: 1 record taken" in gateway.said[-1]
 
 
 def test_a_gateway_whose_terminal_is_gone_ends_in_good_order(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ import pytest
 from penstock.cli import main
 from penstock.cli.errors import CommandError
 from penstock.cli.run.loader import load_pipeline
-from penstock.cli.run.runner import _silent_py4j, _stop_spark
+from penstock.cli.run.runner import _query_errors_to, _silent_py4j, _stop_spark
 from tests.cli import running
 from tests.cli.running import Gateway, Program
 
@@ -216,12 +217,34 @@ def test_a_failing_query_is_told_in_one_line(app: Path) -> None:
     assert line.startswith("penstock run: the query failed: ZeroDivisionError: below zero; fix it and run")
 
 
+@pytest.mark.parametrize("name", ["SQLQueryContextLogger", "DataFrameQueryContextLogger"])
+def test_the_stack_of_a_wrong_query_is_in_the_log_of_spark_and_not_on_the_screen(
+    name: str, tmp_path: Path
+) -> None:
+    from pyspark.logger import PySparkLogger
+
+    logger, screen, log = PySparkLogger.getLogger(name), io.StringIO(), tmp_path / "spark.log"
+    (handler,) = logger.handlers
+    assert isinstance(handler, logging.StreamHandler)
+    before = handler.setStream(screen)
+    try:
+        with _query_errors_to(str(log)):
+            logger.error("a column cannot be resolved", errorClass="UNRESOLVED_COLUMN")
+        assert (screen.getvalue(), "cannot be resolved" in log.read_text()) == ("", True)
+        with _query_errors_to(None):  # --spark-log -
+            logger.error("as it is", errorClass="UNRESOLVED_COLUMN")
+        assert "as it is" in screen.getvalue()
+    finally:
+        handler.setStream(before)
+
+
 # -------------------------------------------------------------------- what can be wrong with the command line
 @pytest.mark.parametrize(
     ("target", "said", "code"),
     [
         ("nowhere.py", "there is no file nowhere.py: check the path", 2),
         ("nowhere:pipeline", "there is no module nowhere: check the name", 2),
+        ("lines.txt", "there is no module lines.txt: to run the file of this name, write ./lines.txt", 2),
         ("jobs:number", "jobs:number is neither a Pipeline nor a function that returns one, but int", 2),
         (
             "unnamed.py",

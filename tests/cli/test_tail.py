@@ -187,6 +187,19 @@ def test_a_gateway_that_is_not_there_is_an_error_when_patience_ends(tmp_path: Pa
     assert done.stderr.count("\n") == 1
 
 
+def test_another_server_is_told_from_a_gateway_that_is_away() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        done = penstock("tail", f"tcp://127.0.0.1:{port}", "--patience", "2")
+
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"penstock tail: something listens at tcp://127.0.0.1:{port}, but no gateway has answered for 2 s; "
+        "check the port, and whether the gateway is healthy; an encrypted endpoint needs --curve and "
+        "--server-key"
+    )
+
+
 def test_an_offset_that_is_not_there_is_an_error(endpoint: str) -> None:
     done = penstock("tail", endpoint, "--from", "5000")
 

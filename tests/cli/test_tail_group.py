@@ -76,6 +76,15 @@ def test_a_group_prints_everything_once_and_remembers_it() -> None:
     assert third.stdout == ""
 
 
+def test_a_new_group_begins_at_a_time() -> None:
+    noon = 1_769_860_800_000_000
+    minutes = [Record(b"minute %d" % minute, timestamp=noon + minute * 60_000_000) for minute in range(60)]
+    with Gateway(Flux.from_iterable(minutes), ANYWHERE) as gateway:
+        gateway.join(10)
+        done = penstock("tail", gateway.endpoint, "--group", "g", "--from", "2026-01-31T12:57")
+    assert sorted(done.stdout.splitlines()) == ["minute 57", "minute 58", "minute 59"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [

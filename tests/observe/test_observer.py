@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Callable, Mapping
 
 import pytest
 
 from penstock.aquifer import (
     AquiferError,
+    AquiferPublisher,
     CursorStatus,
     GatewayStatus,
     HopTimes,
@@ -82,6 +85,15 @@ def test_the_required_reader_that_is_last_limits_a_full_log() -> None:
 
     assert found.limiting == f"{HERE}/cursor/slow"
     assert found.sentence.startswith(f"The reader `slow` at {HERE} limits the flow: ")
+    assert "the log has been full for 3" in found.sentence
+
+
+def test_the_advice_for_a_slow_reader_is_an_option_that_a_reader_has() -> None:
+    now = status(reader("quick", 990), reader("slow", 900))
+
+    (name,) = re.findall(r"`(\w+)=False`", verdict(now, now).advice)
+
+    assert name in inspect.signature(AquiferPublisher).parameters
 
 
 def test_the_time_before_another_hop_limited_the_flow_is_not_counted() -> None:

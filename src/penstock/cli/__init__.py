@@ -28,6 +28,7 @@ try:
         top,
         why,
     )
+    from penstock.cli.errors import report_errors
     from penstock.cli.parser import Commands, Parser
     from penstock.cli.screen import complete_descriptors, ending_quietly, say
 except KeyboardInterrupt:
@@ -66,11 +67,11 @@ examples:
   penstock dashboard tcp://127.0.0.1:5556
                                    the same on a page
   penstock send FILE tcp://127.0.0.1:9000
-                                   a file to a server, as fast as it reads
+                                   a file to a server, as fast as the server reads
   penstock rules                   every rule of the specification, in short
   penstock rules 3.9 --lang ko     one rule in full, in Korean
   penstock tck yours:range         does your publisher obey the rules?
-  penstock doctor                  what works on this machine, and how to mend the rest
+  penstock doctor                  find out what works on this machine
   penstock COMMAND --help          more about a command
 """
 
@@ -96,7 +97,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ``argv`` are the arguments without the program's name; by default those of this process.
     """
     complete_descriptors()
-    return ending_quietly(lambda: _run(argv))
+    return ending_quietly(lambda: report_errors("", lambda: _run(argv)))
 
 
 def _run(argv: Sequence[str] | None) -> int:

@@ -15,6 +15,7 @@ from penstock.cli.parser import Commands, add_command, section
 from penstock.cli.screen import say
 from penstock.cli.signals import Interruption
 from penstock.cli.style import json_option, print_json
+from penstock.cli.table import counted
 from penstock.options import option, parse_count, parse_duration, parse_port
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def add_parser(commands: Commands) -> None:
         commands,
         "echo",
         _load,
-        help="a TCP server that sends back what it receives",
+        help="run a TCP server that sends back what it receives",
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )
@@ -128,10 +129,13 @@ def run_echo(options: EchoOptions) -> int:
             facts = {"connections": server.metrics.connections_total, "finished": closed.finished}
             print_json({"event": "end", **facts, "aborted": len(closed.aborted)})
             return interruption.exit_code
-        _tell(
-            f"{server.metrics.connections_total:,} connections; {closed.finished} finished and "
-            f"{len(closed.aborted)} were aborted"
-        )
+        at_the_end = "none was open at the end"
+        if closed.finished or closed.aborted:
+            at_the_end = (
+                f"of those that were open at the end, {closed.finished} finished and "
+                f"{len(closed.aborted)} were aborted"
+            )
+        _tell(f"{counted(server.metrics.connections_total, 'connection')}; {at_the_end}")
         return interruption.exit_code
 
 

@@ -99,9 +99,8 @@ def report_errors(command: str, run: Callable[[], int], *, debug: bool = False, 
     from penstock.cli.style import Tone, paint, toned
 
     screen = Screen()
-    screen.write(
-        f"{paint(toned(f'penstock {command}:', Tone.BAD), screen)} {printable(text, keep=LINE_ENDS)}\n"
-    )
+    name = f"penstock {command}".rstrip()
+    screen.write(f"{paint(toned(f'{name}:', Tone.BAD), screen)} {printable(text, keep=LINE_ENDS)}\n")
     return code
 
 

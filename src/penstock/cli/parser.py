@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar
 
 from penstock.cli.errors import CommandError, ExitCode, report_errors
+from penstock.cli.help_formatter import HelpFormatter
 from penstock.cli.screen import Screen
 from penstock.cli.style import Tone, paint, paint_help, toned
 from penstock.options import Option, option, options_of, parse_duration
@@ -60,8 +61,8 @@ class Parser(argparse.ArgumentParser):
     """Adds the arguments; called before the first parsing."""
 
     def __init__(self, **settings: Any) -> None:
-        """Take the settings of argparse; the examples and the description keep their lines."""
-        settings.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
+        """Take the settings of argparse; the help is as wide as the terminal."""
+        settings.setdefault("formatter_class", HelpFormatter)
         if sys.version_info >= (3, 14):
             settings.setdefault("color", False)  # One way to colour, in all versions.
         super().__init__(**settings)

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-__all__ = ["bar", "columns", "duration", "fit", "pad", "printable", "row", "size", "wrap"]
+__all__ = ["bar", "columns", "counted", "duration", "fit", "pad", "printable", "row", "size", "wrap"]
 
 _NARROW = 40
 """Columns; on a narrower screen labels take too much space."""
@@ -79,6 +79,11 @@ def bar(part: float, width: int) -> str:
     """Draw a bar of ``width`` columns that is filled to a part, from 0 to 1."""
     filled = round(width * min(max(part, 0.0), 1.0))
     return f"[{'█' * filled}{'·' * (width - filled)}]"
+
+
+def counted(count: int, what: str) -> str:
+    """Write how many there are of something: ``1 record``, ``2,000 records``."""
+    return f"{count:,} {what}{'s' * (count != 1)}"
 
 
 def size(nbytes: float) -> str:

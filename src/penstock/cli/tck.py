@@ -191,11 +191,17 @@ def _named(where: str) -> Any:
 
 
 def _lines(report: Any, subject: str, width: int) -> Iterator[str]:
+    above: set[str] = set()
     for rule in report.rules:
         cell = report.cell(rule, subject)
         if cell.verdict == "none":
             continue
         label = rule if rule == "setup" else f"§{rule}"
+        told = {result.headline for result in cell.results if result.verdict != "pass"}
+        if cell.verdict == "skip" and told == above:
+            yield f"  {pad(label, 7)} {cell.text}, as above"
+            continue
+        above = told if cell.verdict == "skip" else set()
         yield f"  {pad(label, 7)} {cell.text}"
         seen = set()
         for result in cell.results:

@@ -11,7 +11,7 @@ from penstock.cli.block import Block
 from penstock.cli.errors import CommandError, ExitCode
 from penstock.cli.logs import CommandLog, LogOptions
 from penstock.cli.parser import Commands, ObservedOptions, add_command, section
-from penstock.cli.screen import Screen
+from penstock.cli.screen import Screen, was_output_closed
 from penstock.cli.signals import Interruption
 from penstock.cli.style import Column, Tone, json_option, print_json, table_lines, toned
 from penstock.cli.table import bar, duration, printable, wrap
@@ -71,7 +71,7 @@ def run_top(options: TopOptions) -> int:
                 block.draw(screen_lines(update, screen.width, coloured=False))
             else:
                 screen.write("".join(f"{line}\n" for line in screen_lines(update, _NO_TERMINAL)) + "\n")
-            if looks == options.count:
+            if looks == options.count or was_output_closed():
                 return ExitCode.OK
             if interruption.wait(options.interval):
                 return interruption.exit_code

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from penstock.cli.errors import CommandError, ExitCode
 from penstock.cli.logs import CommandLog, LogOptions
 from penstock.cli.parser import Commands, ConnectionOptions, add_command, section
-from penstock.cli.screen import Screen
+from penstock.cli.screen import Screen, was_output_closed
 from penstock.cli.table import printable
 from penstock.options import option, parse_duration
 
 if TYPE_CHECKING:
-    from penstock.observe import Snapshot, Verdict
+    from penstock.observe import RecentError, Snapshot, Verdict
 
 __all__ = ["WhyOptions", "add_parser", "run_why"]
 
@@ -89,20 +89,29 @@ def _say(options: WhyOptions) -> int:
             if options.json:
                 print(snapshot.to_json(), flush=True)
             else:
-                for each in (verdict, *snapshot.other_verdicts):
+                verdicts = (verdict, *snapshot.other_verdicts)
+                for each in verdicts:
                     screen.write(f"{printable(each.sentence)}\n")
                     if each.advice:
                         screen.write(f"Try: {each.advice}.\n")
                 for error in snapshot.errors:
+                    if any(_tells(each, error) for each in verdicts):
+                        continue
                     screen.write(f"{printable(f'Error in {error.hop}: {error.message}')}\n")
             code = ExitCode.OK if verdict.limiting is None else ExitCode.LIMITED
-            if not options.watch:
+            if not options.watch or was_output_closed():
                 break
     except (AquiferError, NotPublished) as error:
         raise CommandError(str(error), 1) from None
     except ValueError as error:
         raise CommandError(str(error), 2) from None
     return code
+
+
+def _tells(verdict: Verdict, error: RecentError) -> bool:
+    """Whether a verdict has said this error already: that a source is down, and why."""
+    of_source, _, reason = error.message.partition(": ")
+    return of_source == "the source is down" and verdict.limiting is not None and reason in verdict.sentence
 
 
 def _verdicts(options: WhyOptions) -> Iterator[tuple[Snapshot, Verdict]]:

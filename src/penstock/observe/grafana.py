@@ -59,7 +59,7 @@ _ROWS: Final[Sequence[tuple[str, Sequence[_Panel]]]] = (
             ),
             _Panel(
                 "Which hop limited the flow",
-                "A bar for as long as a hop was the one.",
+                "A bar for as long as a hop limited the flow.",
                 {_HOP: "penstock_limiting"},
                 kind="state-timeline",
                 width=16,

@@ -2,7 +2,7 @@
 
 Prometheus and OpenTelemetry show the same figures from this one list: see :mod:`penstock.observe.exposition`
 and :mod:`penstock.observe.telemetry`. The page and a test keep to it. The figures of a hop are totals since
-it began, so whoever stores them makes the rates.
+it began, so the program that stores them computes the rates.
 """
 
 from __future__ import annotations

@@ -28,12 +28,12 @@ class LimitingHop:
 
 _ADVICE: Final = {
     "query": "more cores for Spark, a simpler query, or `targetBatchSeconds`",
-    "cursor": "a faster reader, several readers side by side, or `required=False` if it may miss records",
+    "cursor": "a faster reader, several readers side by side, or `keep=False` if it may miss records",
     "log": "a faster disk, larger batches, or a journal in memory if records may be lost with the process",
     "stage": "`map_parallel` or `map_async` for the slow function, or `publish_on` for a thread of its own",
     "boundary": "a scheduler with more threads, or `map_parallel` for the slow function",
     "connection": "`--codec bytes` and decoding in the readers, or several gateways that share the senders",
-    "reader": "less work for each record, several readers side by side, or `required=False` if it may miss "
+    "reader": "less work for each record, several readers side by side, or `keep=False` if it may miss "
     "records",
 }
 _STATES: Final = {
@@ -120,7 +120,7 @@ def _evidence(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRat
     if found.why == "down":
         since = hop.details.get("state_since", snapshot.at)
         said.append(
-            f"{hop.reason or 'its server does not answer'} (since {span(max(snapshot.at - since, 0.0))})"
+            f"{hop.reason or 'its server does not answer'} (for {span(max(snapshot.at - since, 0.0))})"
         )
     seconds = hop.details.get("batch_seconds", 0.0)
     if hop.kind == "query" and seconds > 0:
@@ -136,7 +136,7 @@ def _evidence(found: LimitingHop, snapshot: Snapshot, rates: Mapping[str, HopRat
     if own is not None and own.working is not None and hop.kind in ("stage", "boundary", "connection", "log"):
         said.append(f"it works {own.working:.0%} of the time")
     if found.log is not None and found.log.full_seconds is not None:
-        said.append(f"the {found.log.name} is full since {span(found.log.full_seconds)}")
+        said.append(f"the {found.log.name} has been full for {span(found.log.full_seconds)}")
     if hop.lag_seconds:
         said.append(f"it is {amount(hop.lag_records or 0)} records, {span(hop.lag_seconds)} behind")
     for each in sorted(snapshot.hops, key=lambda each: not each.id.endswith("/connections")):

@@ -148,7 +148,7 @@ class Telemetry:
 
 
 class _Instruments:
-    """The instruments of one provider. OpenTelemetry has one of each name, whoever asks for it."""
+    """The instruments of one provider. OpenTelemetry has one of each name, however often it is asked for."""
 
     def __init__(self, provider: MeterProvider) -> None:
         self._mutex = threading.Lock()

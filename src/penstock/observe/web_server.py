@@ -117,7 +117,7 @@ class WebServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop, and cut off who is still connected; calling it again does nothing."""
+        """Stop, and cut off open connections; calling it again does nothing."""
         if self._server is not None:
             self._server.should_exit = True
         if self._thread is not None:

@@ -51,8 +51,11 @@ FILES = """
 from penstock.spark import Pipeline
 from penstock.streams import Flux
 
-source = Flux.range(10**12).map(lambda n: {"n": n})
-options = {"partitions": "1", "maxRecordsPerTrigger": "2000"}
+# More than the query takes, and no more than that: a source without a pause would keep a busy processor from
+# Spark until the log is full.
+ticks = Flux.interval(0.01).on_backpressure_drop()
+source = ticks.flat_map_iterable(lambda tick: [{"n": n} for n in range(100)])
+options = {"partitions": "1", "maxRecordsPerTrigger": "100"}
 pipeline = Pipeline(source, schema="n bigint", options=options).into("parquet", path=PATH)
 """
 

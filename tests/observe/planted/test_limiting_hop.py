@@ -125,4 +125,4 @@ def test_a_slow_client_that_shows_its_streams_is_named_itself(slow: str, expecte
     assert reader.upstream == (f"{endpoint}/cursor/last",)
     assert verdict.possible is not None
     assert verdict.rate is not None
-    assert "the log is full" in verdict.sentence
+    assert "the log has been full for " in verdict.sentence

@@ -42,7 +42,7 @@ class DemoOptions:
     picture: str = option(
         "penstock-demo.svg",
         metavar="FILE",
-        help="where to write rates and levels over time as a picture; none writes none",
+        help="the file for a picture of rates and levels over time; with none, there is no picture",
     )
     dashboard: DashboardOptions = section(DashboardOptions, "the dashboard (by default at a free port)")
     log: LogOptions = section(LogOptions, "messages")

@@ -55,7 +55,7 @@ def add_parser(commands: Commands) -> None:
         commands,
         "doctor",
         _load,
-        help="what works on this machine, and how to mend what does not",
+        help="find out what works on this machine, and how to mend what does not",
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

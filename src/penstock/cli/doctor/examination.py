@@ -103,5 +103,8 @@ def _show(findings: Sequence[Finding]) -> None:
         return
     screen = Screen(sys.stdout, must_be_read=True)
     screen.write("\nTo mend it:\n")
-    for finding in remedies:
-        screen.write(f"  {finding.remedy}\n      {finding.name}: {finding.detail}\n")
+    for remedy in dict.fromkeys(finding.remedy for finding in remedies):
+        screen.write(f"  {remedy}\n")
+        for finding in remedies:
+            if finding.remedy == remedy:
+                screen.write(f"      {finding.name}: {finding.detail}\n")

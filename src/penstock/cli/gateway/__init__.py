@@ -47,15 +47,15 @@ examples:
                                      the log is a Kafka topic: start the gateway on another machine, and it
                                      continues there
   penstock gateway --source file:app.log --journal app.db --compress zstd
-                                     JSON and other text in a fraction of the space, and of a slow line
+                                     JSON and other text take a fraction of the space and of the network
   penstock gateway --source tcp://feed.example:9000 --max-bytes 256M --max-age 1h --journal feed.db
                                      lines from a server, which waits while the log is full
   penstock gateway --source udp://127.0.0.1:5140 --codec json
                                      JSON in datagrams; what is not JSON is counted and left out
   penstock gateway --source file:app.jsonl --follow --codec json --on-bad-line dead-letter --journal app.db
                                      what is not JSON is in the stream dead-letters: penstock tail
-                                     tcp://127.0.0.1:5556/dead-letters; with this option, which is the
-                                     default here, `replay` can put it back
+                                     tcp://127.0.0.1:5556/dead-letters. It is there without the option, too;
+                                     with it, `replay` can put it back
   penstock gateway --source 'tcp-listen://127.0.0.1:9000?acknowledge' --journal in.db
                                      with `penstock send --acknowledged FILE tcp://127.0.0.1:9000` elsewhere:
                                      kill either, start it again, and every line is there once
@@ -64,8 +64,8 @@ examples:
   penstock gateway --stream orders=tcp-listen://127.0.0.1:9000 --stream clicks=stdin --journal logs/
                                      two streams, each with a log of its own: penstock tail
                                      tcp://127.0.0.1:5556/clicks reads the second
-  penstock gateway --stream orders=kafka://127.0.0.1:9092/orders --stream app=file:app.jsonl --journal logs/
-      --codec json --stream-option orders.codec=avro:orders.avsc --stream-option app.follow
+  penstock gateway --stream orders=stdin --stream app=file:app.jsonl --codec json \
+--stream-option orders.codec=avro:orders.avsc --stream-option app.follow
                                      options for one of them: the orders are Avro, the others JSON
   penstock gateway --source stdin --metrics 127.0.0.1:9100 --otlp http://localhost:4318 --log-format json
                                      figures for Prometheus and OpenTelemetry, and messages as JSON

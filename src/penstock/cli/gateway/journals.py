@@ -11,7 +11,7 @@ from penstock.cli.parser import Commands, add_command
 from penstock.cli.progress import ProgressBar
 from penstock.cli.screen import Screen
 from penstock.cli.style import Tone, json_option, paint, print_json, toned
-from penstock.cli.table import printable, size
+from penstock.cli.table import counted, printable, size
 from penstock.options import option
 
 __all__ = ["JournalFileOptions", "add_parsers"]
@@ -23,9 +23,9 @@ the journal is locked meanwhile.
 """
 
 _COMPACT = """\
-Give the space of forgotten records back to the disk. A journal keeps that space and fills it again, which is
-right for one that has found its size, and a waste for one that was larger once. Records, offsets, cursors and
-the epoch stay what they are.
+Give the space of forgotten records back to the disk. A journal keeps that space and fills it again. That
+suits a journal whose size is steady, and wastes space if the journal was once larger. Records, offsets,
+cursors and the epoch stay as they are.
 
 The gateway has to be stopped. The new file is written beside the old one, verified, and put in its place: it
 needs as much free space as the records take, and if it is killed the old file is still there.
@@ -80,10 +80,11 @@ def _verify(options: JournalFileOptions) -> int:
     if options.json:
         print_json(verified.to_dict())
         return ExitCode.OK if verified.is_sound else ExitCode.FAILED
-    screen, what = Screen(), f"{verified.records:,} records, {size(verified.nbytes)}"
+    screen, what = Screen(), f"{counted(verified.records, 'record')}, {size(verified.nbytes)}"
     if verified.is_sound:
         last = f"{verified.first:,} to {verified.head - 1:,}" if verified.records else "none"
-        print(f"sound: {what}; offsets {last}; {verified.cursors} cursors, {verified.marks} marks")
+        cursors, marks = counted(verified.cursors, "cursor"), counted(verified.marks, "mark")
+        print(f"sound: {what}; offsets {last}; {cursors}, {marks}")
         return ExitCode.OK
     count = len(verified.findings) + verified.more_findings
     print(f"damaged: {count} finding{'s' * (count != 1)}; {what} are as they were written")
@@ -104,7 +105,8 @@ def _compact(options: JournalFileOptions) -> int:
         print_json(done.to_dict())
     else:
         freed = f"{size(done.freed)} given back" if done.freed > 0 else "nothing to give back"
-        print(f"{freed}: {size(done.before)} before, {size(done.after)} now, {done.records:,} records")
+        records = counted(done.records, "record")
+        print(f"{freed}: {size(done.before)} before, {size(done.after)} now, {records}")
     return ExitCode.OK
 
 

@@ -19,7 +19,7 @@ from penstock.cli.errors import CommandError, ExitCode
 from penstock.cli.parser import Commands, ConnectionOptions, add_command
 from penstock.cli.progress import ProgressBar
 from penstock.cli.style import Column, json_option, print_json, show_table
-from penstock.cli.table import printable, size
+from penstock.cli.table import counted, printable, size
 from penstock.options import option, parse_count
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Show a record of a running gateway with its offset, time, key, size and the begi
 """
 _EXPORT = """\
 Write the records of a running gateway to a file: a JSON object in each line, or with --raw the values alone.
-It begins at the oldest record, ends at the newest of this moment, and moves nobody's cursor.
+It begins at the oldest record, ends at what is the newest record at that moment, and moves no cursor.
 
 If it is interrupted, the same command resumes where it was. FILE-progress says where that is, and is removed
 at the end. The gateway does not wait for an export: if records go before it comes to them, it fails.
@@ -216,7 +216,8 @@ def _export(options: ExportOptions) -> int:
         facts = {"file": options.file, "first": first, "next": stop, "records": count}
         print_json({"exported": facts | {"bytes": written}, "resumed": before is not None})
     else:
-        print(f"{count:,} records, {size(written)}, in {options.file}; offsets from {first:,} up to {stop:,}")
+        records = counted(count, "record")
+        print(f"{records}, {size(written)}, in {options.file}; offsets from {first:,} up to {stop:,}")
     return ExitCode.OK
 
 
@@ -226,7 +227,7 @@ def _check_start(options: ExportOptions, status: GatewayStatus, start: int) -> N
         return
     has = f"the log has the offsets {status.first} to {status.head - 1}"
     if status.head == status.first:
-        has = f"the log has no records, and goes on at {status.head}"
+        has = f"the log has no records, and the next one gets the offset {status.head}"
     if start == options.start:
         raise CommandError(f"there is no record {start}: {has}", ExitCode.FAILED)
     raise CommandError(

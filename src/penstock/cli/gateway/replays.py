@@ -14,7 +14,7 @@ from penstock.cli.errors import CommandError, ExitCode
 from penstock.cli.parser import Commands, ConnectionOptions, add_command
 from penstock.cli.progress import ProgressBar
 from penstock.cli.style import confirm, json_option, print_json, yes_option
-from penstock.cli.table import printable
+from penstock.cli.table import counted, printable
 from penstock.options import option
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _replay(options: ReplayOptions) -> int:
     if options.json:
         print_json({"replayed": asdict(report)})
     else:
-        parts = [f"{report.replayed:,} of {report.letters:,} letters replayed, as {report.records:,} records"]
+        records = counted(report.records, "record")
+        parts = [f"{report.replayed:,} of {counted(report.letters, 'letter')} replayed, as {records}"]
         parts += [f"{report.replayed_before:,} were replayed before"] * bool(report.replayed_before)
         parts += [f"{report.left:,} left by the function"] * bool(report.left)
         parts += [f"{report.wrong:,} are still wrong"] * bool(report.wrong)

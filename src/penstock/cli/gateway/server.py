@@ -40,6 +40,7 @@ from penstock.cli.parser import section
 from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.style import json_option
+from penstock.cli.table import counted
 from penstock.observe import DashboardOptions, Observer
 from penstock.options import option
 
@@ -104,14 +105,15 @@ class GatewayCommandOptions:
         metavar="NAME.OPTION[=VALUE]",
         parse=parse_stream_option,
         help="an option that holds for one stream, as in orders.codec=json or app.follow; may be given "
-        "several times. It can be any option of the source or of the log, except --journal, or compress",
+        "several times. It can be any option of the source, any option of the log except --journal, or "
+        "--compress",
     )
     stay: bool = option(False, help="keep serving after the end of the source")
     quiet: bool = option(False, help="show no progress")
     json: bool = json_option("show progress as lines of JSON, on standard output")
     feed: feeds.FeedOptions = section(feeds.FeedOptions, "how the source is read")
     journal: JournalOptions = section(JournalOptions, "the log")
-    gateway: GatewayOptions = section(GatewayOptions, "where to listen", without=("codec",))
+    gateway: GatewayOptions = section(GatewayOptions, "how records are served", without=("codec",))
     keys: KeyOptions = section(KeyOptions, "keys")
     dashboard: DashboardOptions = section(DashboardOptions, "the dashboard")
     metrics: str | None = metrics_option()
@@ -345,7 +347,7 @@ def _told_of_bad_lines(gateway: Gateway, streams: Sequence[ServedStream]) -> str
     count, policies = gateway.skipped, {one.on_bad_record for one in streams}
     if not count:
         return ""
-    lines = "1 bad line" if count == 1 else f"{count:,} bad lines"
+    lines = counted(count, "bad line")
     if "dead-letter" not in policies:
         return f", {lines} skipped"
     if "skip" in policies:
@@ -373,8 +375,8 @@ def _finish(
     reason = "source failed" if failure is not None else "everything is served"
     reason = "interrupted" if interruption.signal is not None else reason
     view.close(
-        f"{reason}: {taken:,} records taken{_told_of_bad_lines(gateway, streams)}, {served:,} served; "
-        f"{whereabouts}",
+        f"{reason}: {counted(taken, 'record')} taken{_told_of_bad_lines(gateway, streams)}, "
+        f"{served:,} served; {whereabouts}",
         reason=reason,
         taken=taken,
         skipped=gateway.skipped,

@@ -14,8 +14,8 @@ from penstock.cli.errors import CommandError
 from penstock.cli.gateway.figures import GatewayFigures, Meter
 from penstock.cli.gateway.view import block
 from penstock.cli.parser import Commands, ConnectionOptions, add_command
-from penstock.cli.screen import Screen
-from penstock.cli.table import duration, printable, row, wrap
+from penstock.cli.screen import Screen, was_output_closed
+from penstock.cli.table import counted, duration, printable, row, wrap
 from penstock.options import option
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def _show(options: StatusOptions) -> int:
                     drawn.draw(lines)
                 else:
                     screen.write("".join(f"{printable(line)}\n" for line in lines))
-            if not options.watch:
+            if not options.watch or was_output_closed():
                 break
     except (AquiferError, ValueError) as error:
         raise CommandError(str(error), 1 if isinstance(error, AquiferError) else 2) from None
@@ -108,16 +108,18 @@ def _answers(options: StatusOptions) -> Iterator[tuple[GatewayStatus, GatewayFig
 
 
 def _stream(one: dict[str, Any]) -> str:
-    name = printable(one["name"]) or "(no name)"
-    default = " (default)" if one["default"] else ""
+    name = " ".join(filter(None, [printable(one["name"]), "(default)" if one["default"] else ""]))
     trouble = f", {printable(one['failure'] or one['stalled'])}" if one["failure"] or one["stalled"] else ""
-    return f"{name}{default}: {one['records']:,} records up to {one['head']:,}{trouble};"
+    return f"{name}: {counted(one['records'], 'record')}, the next at offset {one['head']:,}{trouble}"
 
 
 def _group(one: dict[str, Any]) -> list[str]:
     """A reader group: who reads which of its partitions."""
     partitions = one["partitions"]
-    said = [f"{printable(one['name'])}: {len(partitions)} partitions,", f"{len(one['members'])} members;"]
+    said = [
+        f"{printable(one['name'])}: {counted(len(partitions), 'partition')},",
+        f"{counted(len(one['members']), 'member')};",
+    ]
     read: set[int] = set()
     for member in one["members"]:
         numbers = ", ".join(map(str, member["partitions"])) or "none"
@@ -146,7 +148,8 @@ def _lines(endpoint: str, figures: GatewayFigures, width: int) -> Iterator[str]:
     yield from wrap(f"{endpoint}: {', '.join(about)}", width)
     yield from block(figures, width)
     if figures.streams:
-        yield from row("streams", [_stream(one) for one in figures.streams], width)
+        streams = [f"{_stream(one)};" for one in figures.streams]
+        yield from row("streams", [*streams[:-1], streams[-1].removesuffix(";")], width)
     for number, one in enumerate(figures.groups):
         yield from row("" if number else "groups", _group(one), width)
     if figures.left_out.get("groups"):

@@ -58,6 +58,6 @@ def refuse_useless_endpoint(gateway: GatewayOptions) -> None:
     """CommandError for a place that nobody would connect to."""
     if gateway.control is None and gateway.data is not None:
         raise CommandError(
-            "--data is for those who connect to --control, and that is none: leave --data out. Subscribers "
-            "with keys get their records at a free port of --curve-control"
+            "--data is for subscribers that connect to --control, and --control is none: leave --data out. "
+            "Subscribers with keys get their records at a free port of --curve-control"
         )

@@ -106,7 +106,8 @@ def _module(name: str, start_spark: Callable[[], object]) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not (name == error.name or name.startswith(f"{error.name}.")):
             raise CommandError(f"{name} cannot be imported: {_where(error)}", 1) from error
-        raise CommandError(f"there is no module {name}: check the name") from None
+        remedy = f"to run the file of this name, write ./{name}" if Path(name).is_file() else "check the name"
+        raise CommandError(f"there is no module {name}: {remedy}") from None
     except CommandError:
         raise
     except Exception as error:

@@ -27,6 +27,7 @@ from penstock.cli.screen import Screen
 from penstock.cli.signals import Interruption
 from penstock.cli.spark_start import SparkStart
 from penstock.cli.style import print_json
+from penstock.cli.table import counted
 from penstock.observe import Observer, OtlpExport
 from penstock.spark import BadCheckpoint, Pipeline, Progress, QueryFailed, RunningPipeline, session
 
@@ -43,6 +44,8 @@ _LOOK: Final = 0.1
 _LOOKS_PER_SHOW: Final = 10
 _STOPPING: Final = 20.0
 """Seconds that stopping may take; after that the process exits, and Spark with it."""
+_QUERY_ERRORS: Final = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+"""The loggers of PySpark for errors of a query."""
 _SIGN_EVERY: Final = 10
 """Seconds between two signs of life, where nothing can be rewritten."""
 
@@ -63,6 +66,7 @@ def run_pipeline(options: RunOptions) -> int:
                 if isinstance(export, OtlpExport):
                     opened.callback(export.close)
                 spark = _session(options, view)
+            opened.enter_context(_query_errors_to(_log_file(options)))
         except _Interrupted as interrupted:
             return interrupted.code
         except KeyboardInterrupt:
@@ -118,15 +122,17 @@ def _run(
                 _bounded(running.stop, interruption, view)
             progress = running.progress()
     except QueryFailed as error:
-        remedy = f"; fix it and run again with {again}: it continues there" if again else ""
-        raise CommandError(f"the query failed: {error}{remedy}", 1) from None
+        said = f"the query failed: {error}"
+        if again:
+            said = f"{said.removesuffix('.')}; fix it and run again with {again}: it continues there"
+        raise CommandError(said, 1) from None
     except (AquiferError, BadCheckpoint, JournalError, OSError) as error:
         raise CommandError(str(error), 1) from None
     except ValueError as error:  # A wrong option.
         raise CommandError(str(error)) from None
     progress = progress or view.last  # If Spark is gone, nobody knows better.
     view.end(progress, interrupted=interruption.signal is not None)
-    records = f"{progress.records:,} records" if progress is not None else "no records"
+    records = counted(progress.records, "record") if progress is not None else "no records"
     if interruption.signal is None:
         view.note(f"done: {records}")
         return 0
@@ -319,6 +325,27 @@ def _stderr_to(file: str | None) -> Iterator[None]:
     finally:
         os.dup2(screen, 2)
         os.close(screen)
+
+
+@contextlib.contextmanager
+def _query_errors_to(file: str | None) -> Iterator[None]:
+    """Let PySpark log the errors of a query to a file; None leaves them on standard error.
+
+    Of a misspelt column it logs Java's whole stack, beside the error that it raises, which we tell.
+    """
+    if file is None:
+        yield
+        return
+    from pyspark.logger import PySparkLogger
+
+    with contextlib.ExitStack() as opened:
+        log = opened.enter_context(open(file, "a", encoding="utf-8"))
+        for name in _QUERY_ERRORS:
+            for handler in PySparkLogger.getLogger(name).handlers:
+                if isinstance(handler, logging.StreamHandler):
+                    opened.callback(handler.setStream, handler.stream)
+                    handler.setStream(log)
+        yield
 
 
 # ---------------------------------------------------------------- the screen

@@ -66,7 +66,7 @@ def add_parser(commands: Commands) -> None:
         commands,
         "send",
         _load,
-        help="send a file to a TCP server, as fast as it reads",
+        help="send a file to a TCP server, as fast as the server reads",
         description=_DESCRIPTION,
         examples=_EXAMPLES,
     )

@@ -26,6 +26,8 @@ __all__ = ["run_send"]
 
 _CHUNK: Final = 128 * 1024
 _SHOW: Final = 0.5
+_FAREWELL: Final = 3.0
+"""Seconds after a signal in which what was sent may still leave. The server may not read at all."""
 
 
 def run_send(options: SendOptions) -> int:
@@ -79,6 +81,7 @@ async def _until_interrupted(work: Coroutine[Any, Any, int]) -> int:
     def stop(number: int) -> None:
         came.append(number)
         task.cancel()
+        loop.call_later(_FAREWELL, task.cancel)  # The close of the connection, by then.
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # With nohup, the end of the terminal does not end the command.
@@ -113,6 +116,7 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
     async with connection:
         total = None if options.file == "-" else os.path.getsize(options.file)
         showing = asyncio.ensure_future(_show_bytes(connection, total, hidden))
+        listening = asyncio.ensure_future(_leave_answers(connection))
         try:
             if options.file == "-":
                 # Reading may wait for somebody to type, so it does not happen on the loop.
@@ -121,6 +125,7 @@ async def _send(options: SendOptions, client: TcpClient) -> int:
             else:
                 await connection.outbound.send_file(options.file)
         finally:
+            await _end(listening)
             await _end(showing)
         if options.json and connection.traffic is not None:
             print_json({"bytes": connection.traffic.sent, "seconds": _seconds(began)})
@@ -150,6 +155,13 @@ async def _show_bytes(connection: Connection, total: int | None, quiet: bool) ->
             before = traffic.sent
             await asyncio.sleep(_SHOW)
             progress.update(traffic.sent, "the server is not reading" if traffic.sent == before else "")
+
+
+async def _leave_answers(connection: Connection) -> None:
+    """Read what the server answers: most servers stop reading when nobody takes their answers."""
+    with suppress(NetError):  # Whoever sends is told, too.
+        async for _ in connection.inbound.receive():
+            pass
 
 
 async def _show_lines(sender: LineSender, quiet: bool) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal
 
 from penstock.cli.logs import LogOptions
 from penstock.cli.parser import Commands, ConnectionOptions, add_command, section
@@ -12,7 +13,9 @@ from penstock.cli.style import json_option
 from penstock.codec_names import parse_codec
 from penstock.options import option, parse_count, parse_duration, parse_instant, parse_rate
 
-__all__ = ["Instant", "TailOptions", "add_parser"]
+__all__ = ["EPOCH", "TailOptions", "add_parser"]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DESCRIPTION = """\
 Print the records of a gateway, from the oldest that it still has, until the stream ends.
@@ -52,21 +55,13 @@ def _offset(text: str) -> int:
     return int(text)
 
 
-@dataclass(frozen=True)
-class Instant:
-    """A time at which to start."""
-
-    timestamp: int
-    """Microseconds since 1970."""
-
-
-def _start(text: str) -> int | str | Instant:
+def _start(text: str) -> int | str | datetime:
     if text in ("earliest", "latest"):
         return text
     if text.isascii() and text.isdigit():
         return int(text)
     try:
-        return Instant(parse_instant(text))
+        return EPOCH + timedelta(microseconds=parse_instant(text))
     except ValueError:
         raise ValueError(
             f"{text!r}: write earliest, latest, an offset, or a time such as 2026-01-31T12:00:00Z"
@@ -77,7 +72,7 @@ def _start(text: str) -> int | str | Instant:
 class TailOptions(ConnectionOptions):
     """The options of ``penstock tail``."""
 
-    start: int | Literal["earliest", "latest"] | Instant | None = option(
+    start: int | Literal["earliest", "latest"] | datetime | None = option(
         None,
         flag="--from",
         parse=_start,
@@ -111,7 +106,11 @@ class TailOptions(ConnectionOptions):
         help="into how many partitions a new group divides the records; as many members can share them",
     )
     lease: float = option(
-        60.0, parse=parse_duration, metavar="TIME", shown="60s", help="for how long it remembers"
+        60.0,
+        parse=parse_duration,
+        metavar="TIME",
+        shown="60s",
+        help="how long the gateway remembers the id or the group without hearing from it",
     )
     count: int | None = option(None, parse=parse_count, metavar="N", help="stop after N records")
     rate: float | None = option(

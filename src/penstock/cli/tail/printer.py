@@ -16,6 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from penstock.aquifer import (
@@ -36,7 +37,7 @@ from penstock.cli.record_text import form_of
 from penstock.cli.screen import was_output_closed
 from penstock.cli.signals import Interrupted, Interruption
 from penstock.cli.table import duration
-from penstock.cli.tail import Instant, TailOptions
+from penstock.cli.tail import EPOCH, TailOptions
 from penstock.codec_names import CODECS
 from penstock.spec import Subscription
 
@@ -179,14 +180,15 @@ def run_tail(options: TailOptions) -> int:
     log = CommandLog(options.log, "tail", level=logging.INFO, layer="penstock.aquifer")
     with Interruption() as interruption, log:
         codec = options.codec
-        if codec is None or isinstance(options.start, Instant):
-            told = _codec_there(options, interruption)
-            if told is None:
+        if codec is None:
+            codec = _codec_there(options, interruption)
+            if codec is None:
                 return interruption.exit_code
-            codec = codec or told
-        options = _with_start_found(options)
+        epoch: str | None = None
+        if options.group is not None and isinstance(options.start, datetime):
+            options, epoch = _with_start_found(options, options.start)
         inbox = Inbox(interruption.wake)
-        _publisher(options, codec).subscribe(inbox)
+        _publisher(options, codec, epoch=epoch).subscribe(inbox)
         tail = _Tail(options, codec, inbox, interruption)
         try:
             tail.run()
@@ -237,20 +239,15 @@ def _say(text: str, **fields: object) -> None:
 def _codec_there(options: TailOptions, interruption: Interruption) -> str | None:
     """Ask the gateway what its values are, as soon as it answers; None if a signal arrives first."""
     curve, began = options.curve_client(), time.monotonic()
-    told = False
+    told = reached = False
     while not interruption.wait(0):
         left = began + options.patience - time.monotonic()
         try:
             codec = str(probe(options.endpoint, max(min(left, _STILL), 0.1), curve)["codec"])
-        except GatewayUnreachable:
+        except GatewayUnreachable as unreachable:
+            reached = reached or unreachable.reached
             if left <= 0:
-                keys = "and do both sides use keys or neither?"
-                hint = keys if curve is None else "with keys, and is --server-key its public key?"
-                raise CommandError(
-                    f"no gateway answers at {options.endpoint} after {options.patience:g} s; is it running "
-                    f"there, {hint}",
-                    1,
-                ) from None
+                raise CommandError(_without_answer(options, reached), 1) from None
             if not told and left > _STILL:
                 told = True
                 _say(
@@ -267,15 +264,41 @@ def _codec_there(options: TailOptions, interruption: Interruption) -> str | None
     return None
 
 
-def _with_start_found(options: TailOptions) -> TailOptions:
-    """Return the options with an offset, if they have a time to start at."""
-    if not isinstance(options.start, Instant):
-        return options
+def _without_answer(options: TailOptions, reached: bool) -> str:
+    if reached:
+        remedy = (
+            "check the port, and whether the gateway is healthy; an encrypted endpoint needs --curve and "
+            "--server-key"
+            if options.curve is None
+            else "compare --server-key with the .pub file of the gateway, and name its --curve-control"
+        )
+        return (
+            f"something listens at {options.endpoint}, but no gateway has answered for "
+            f"{options.patience:g} s; {remedy}"
+        )
+    hint = (
+        "and do both sides use keys or neither?"
+        if options.curve is None
+        else "with keys, and is --server-key its public key?"
+    )
+    return (
+        f"no gateway answers at {options.endpoint} after {options.patience:g} s; is it running there, {hint}"
+    )
+
+
+def _with_start_found(options: TailOptions, instant: datetime) -> tuple[TailOptions, str]:
+    """Return the options with the offset of a time, and the epoch of the log in which it was found.
+
+    Other readers look for it by themselves. A new group begins at an offset that one member names.
+    """
+    timestamp = (instant - EPOCH) // timedelta(microseconds=1)
     try:
         with LogReader(options.endpoint, patience=options.patience, curve=options.curve_client()) as log:
-            return dataclasses.replace(options, start=log.offset_at(options.start.timestamp))
+            state = log.state()
+            offset = log.offset_at(timestamp, state=state)
     except AquiferError as error:
         raise CommandError(str(error), 1) from None
+    return dataclasses.replace(options, start=offset), state.epoch
 
 
 def _with_offsets(options: TailOptions) -> bool:
@@ -283,9 +306,12 @@ def _with_offsets(options: TailOptions) -> bool:
     return bool(options.json or options.id is not None or options.dialect != "plain")
 
 
-def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = None) -> AquiferPublisher:
+def _publisher(
+    options: TailOptions, codec: str, *, epoch: str | None = None, only_acknowledge: int | None = None
+) -> AquiferPublisher:
     window = RequestPace(options.rate, None).read_ahead
-    start = 0 if isinstance(options.start, Instant) else options.start
+    is_searched = options.group is not None and isinstance(options.start, datetime)
+    start = None if is_searched else options.start
     try:
         return AquiferPublisher(
             options.endpoint,
@@ -294,6 +320,7 @@ def _publisher(options: TailOptions, codec: str, only_acknowledge: int | None = 
             partitions=options.partitions,
             start=start if only_acknowledge is None else only_acknowledge,
             stop=options.stop if only_acknowledge is None else only_acknowledge,
+            epoch=epoch,
             keys=options.keys or None,
             keep=not options.optional,
             lease=options.lease,
@@ -379,7 +406,7 @@ class _Tail:
             settling = threading.Event()
             late = Inbox(settling.set)
             late.release()
-            _publisher(self._options, "bytes", self._position).subscribe(late)
+            _publisher(self._options, "bytes", only_acknowledge=self._position).subscribe(late)
             settling.wait(2 * _SETTLING)
         # The subscription's thread unsubscribes; otherwise the gateway would wait for the lease to end.
         for thread in threading.enumerate():
