@@ -138,6 +138,7 @@ clean: ## Remove everything the other targets made
 # The project itself goes where pyproject.toml is a prerequisite, built with the pinned backend.
 %/.installed:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed: install it, or name it with make PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "Installing $(filter %.txt,$^) into $*. The first time, the packages are downloaded, which may take minutes."
 	$(call create_venv,$*)
 	$(call install,$*) --require-hashes -r $(filter %.txt,$^)
 	$(if $(filter pyproject.toml,$^),$(call install,$*) --no-deps --no-build-isolation --editable .)

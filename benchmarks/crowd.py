@@ -1,7 +1,8 @@
 """A gateway with up to hundreds of subscribers: one process that serves, and one that plays all of them.
 
 The subscribers are written after the document, so that one thread can be all of them: each has a control
-connection of its own, and their records come over one data connection. To the gateway they are as many
+connection of its own, and the records of fifty come over one data connection: ØMQ drops what waits in one
+beyond a number of messages that a peer with a single session cannot reach. To the gateway they are as many
 extended sessions. Every subscriber gets every record, and the gateway waits for the slowest.
 """
 
@@ -13,7 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import chain, repeat
 from select import select
 from typing import Any, Final
@@ -31,6 +32,8 @@ _LIST: Final = 500
 """Records in a list of the source."""
 _JOURNAL_BYTES: Final = 16 * 2**20
 _HEADER: Final = struct.Struct(">BBHQI")
+_SHARING: Final = 50
+"""Subscribers with the same data connection."""
 _SERVING: Final = "penstock-gateway"
 """The name of the thread that serves the subscribers."""
 _LONGEST: Final = 30_000
@@ -136,9 +139,8 @@ class _Crowd:
     def __init__(
         self, context: zmq.Context[zmq.Socket[bytes]], endpoint: str, subscribers: int, in_flight: int
     ) -> None:
-        self.data = context.socket(zmq.SUB)
-        self.data.setsockopt(zmq.RCVHWM, 0)
-        self.data.setsockopt(zmq.RCVTIMEO, _LONGEST)
+        self._data: list[zmq.Socket[bytes]] = []
+        self._poller = zmq.Poller()
         self._in_flight = in_flight
         self._controls: dict[bytes, zmq.Socket[bytes]] = {}
         self._bytes: dict[bytes, int] = {}
@@ -152,25 +154,47 @@ class _Crowd:
             answer = json.loads(control.recv_multipart()[-1])
             topic = bytes.fromhex(answer["x"]["topic"])
             self._controls[topic], self._bytes[topic] = control, 0
-            self.data.setsockopt(zmq.SUBSCRIBE, topic)
-            if not number:
-                self.data.connect(f"{endpoint.rpartition(':')[0]}:{answer['port']}")
+            if not number % _SHARING:
+                data = context.socket(zmq.SUB)
+                data.setsockopt(zmq.RCVHWM, 0)
+                data.connect(f"{endpoint.rpartition(':')[0]}:{answer['port']}")
+                self._data.append(data)
+                self._poller.register(data, zmq.POLLIN)
+            self._data[-1].setsockopt(zmq.SUBSCRIBE, topic)
+        self._got = dict.fromkeys(self._controls, 0)
         for topic in self._controls:
-            self._ask(topic, 0)
+            self._ask(topic)
 
     def take(self, wanted: int) -> int:
         """Wait for so many records; each subscriber that gets some asks for more."""
         came = 0
         while came < wanted:
-            topic, header, *parts = self.data.recv_multipart()
-            _, _, _, first, count = _HEADER.unpack(header)
-            if count:
-                came += count
-                self._bytes[topic] += sum(map(len, parts))
-                self._ask(topic, first + count)
+            ready = self._poller.poll(_LONGEST)
+            if not ready:
+                raise TimeoutError(f"{came} of {wanted} records came, and then none for {_LONGEST} ms")
+            for data, _ in ready:
+                with suppress(zmq.Again):
+                    while came < wanted:
+                        came += self._receive(data)
         return min(came, wanted)
 
-    def _ask(self, topic: bytes, got: int) -> None:
+    def _receive(self, data: zmq.Socket[bytes]) -> int:
+        """Take a frame that has come; ``zmq.Again`` if there is none."""
+        topic, header, *parts = data.recv_multipart(zmq.NOBLOCK)
+        _, _, _, first, count = _HEADER.unpack(header)
+        if not count:
+            return 0
+        if first != self._got[topic]:
+            raise RuntimeError(
+                f"a frame at {first} follows one that ended at {self._got[topic]}: some were lost"
+            )
+        self._got[topic] = first + count
+        self._bytes[topic] += sum(map(len, parts))
+        self._ask(topic)
+        return int(count)
+
+    def _ask(self, topic: bytes) -> None:
+        got = self._got[topic]
         more = {"limit": 1 << 62, "limitb": self._bytes[topic] + self._in_flight, "ack": got, "got": got}
         _send(self._controls[topic], jsonClass="Next", count=1, x=more)
 
@@ -178,7 +202,8 @@ class _Crowd:
         """Everybody leaves."""
         for control in self._controls.values():
             control.close()
-        self.data.close(0)
+        for data in self._data:
+            data.close(0)
 
 
 def _send(control: zmq.Socket[bytes], **message: Any) -> None:

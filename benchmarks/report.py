@@ -1,28 +1,16 @@
-"""The tables, for the terminal and for RESULTS.md."""
+"""The tables, for the terminal and in Markdown."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from statistics import median
 
 from benchmarks.claims import Direction, Finding
 from benchmarks.measuring import Answer
 
-__all__ = ["answer_text", "findings_text", "page"]
+__all__ = ["Row", "answer_text", "findings_text", "markdown", "row_of", "table_of"]
 
 Row = tuple[str, ...]
-
-_EXPLANATION = """\
-Written by `make bench`; do not edit.
-
-The alternatives of a table ran one after the other in each round, in rotating order, in several processes,
-and each had to return the right result. *best* and *median* are nanoseconds per {units}: of processor
-time where one thread works, of elapsed time where several threads or processes do. *ratio* compares within
-each round with the first line, or if there are several groups with the first line of the group, and is the
-median over the rounds; *of best* compares the best round of each. Where processes ran, *thousand per s* says
-the same as *median*, and *MiB* is the peak of the memory of the sender, which is the gateway if there is one,
-and of the largest receiver, with the interpreter. Trust the ratios, not the absolute figures: they are those
-of one machine, which had other work to do as well."""
 
 
 def answer_text(answer: Answer) -> str:
@@ -37,27 +25,20 @@ def answer_text(answer: Answer) -> str:
 def findings_text(findings: Sequence[Finding]) -> str:
     """The claims, met or not, for the terminal."""
     head = ("", "claimed", "ratio", "of best", "")
-    rows = [(f.claim.name, *_figures(f), "ok" if f.met else "NOT MET") for f in findings]
+    rows = [row_of(finding, "NOT MET") for finding in findings]
     return f"claims\n{_aligned([head, *rows])}\n"
 
 
-def page(facts: Mapping[str, str], answers: Sequence[Answer], findings: Sequence[Finding]) -> str:
-    """The whole as RESULTS.md."""
-    units = " or ".join(dict.fromkeys(answer.question.unit for answer in answers))
-    parts = ["# Benchmark results", _EXPLANATION.format(units=units)]
-    parts.append(_markdown(("", ""), list(facts.items())))
-    parts.append("## Claims")
-    claims = [(f.claim.name, *_figures(f), "ok" if f.met else "**not met**") for f in findings]
-    parts.append(_markdown(("claim", "bound", "ratio", "of best", ""), claims))
-    for answer in answers:
-        parts.append(f"## {answer.question.title[0].upper()}{answer.question.title[1:]}")
-        command = f"`make bench ARGS='--only {answer.question.name}'`"
-        parts.append(f"{command}: {answer.question.clock.value}, {answer.count} rounds.")
-        first = f"best, ns per {answer.question.unit}"
-        head = ("", first, "median", "ratio", "of best", *_headings(answer))
-        rows = _matrix(answer) if answer.question.matrix else [head, *_rows(answer)]
-        parts.append(_markdown(rows[0], rows[1:]))
-    return "\n\n".join(parts) + "\n"
+def table_of(answer: Answer) -> str:
+    """One question as a table in Markdown."""
+    head = ("", f"best, ns per {answer.question.unit}", "median", "ratio", "of best", *_headings(answer))
+    rows = _matrix(answer) if answer.question.matrix else [head, *_rows(answer)]
+    return markdown(rows[0], rows[1:])
+
+
+def row_of(finding: Finding, not_met: str) -> Row:
+    """What was found about a claim."""
+    return (finding.claim.name, *_figures(finding), "ok" if finding.met else not_met)
 
 
 def _rows(answer: Answer) -> list[Row]:
@@ -112,6 +93,7 @@ def _aligned(rows: Sequence[Row]) -> str:
     return "\n".join(lines)
 
 
-def _markdown(head: Row, rows: Sequence[Row]) -> str:
+def markdown(head: Row, rows: Sequence[Row]) -> str:
+    """A table."""
     rule = ["---", *["--:"] * (len(head) - 1)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

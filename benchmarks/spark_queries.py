@@ -86,7 +86,7 @@ class Spark:
 
 @contextmanager
 def spark_when_needed(settings: Callable[[], Mapping[str, str]] = dict) -> Iterator[Spark]:
-    """A session that costs nothing until somebody uses it: the one who prints the tables does not.
+    """A session that costs nothing until it is used; printing the tables does not use it.
 
     Before Spark 4.2 it has no sources in memory, because these need what is new there, and is not warm.
     """

@@ -181,12 +181,14 @@ def _beside(spark: SparkSession, java: int) -> dict[str, Cost]:
     with _source(spark) as rows, running(rows, asyncProgressTrackingEnabled="true") as query:
         costs["stateless, asyncProgressTracking"] = _cost(query, java)
     for name, state in _STORES.items():
-        before = {key: spark.conf.get(key) for key in state}
+        before = {key: spark.conf.get(key, None) for key in state}
         for key, value in state.items():
             spark.conf.set(key, value)
         costs[f"stateful, {name}"] = _stateful(spark, java)
         for key, usual in before.items():
-            if usual is not None:  # To unset it would give Spark's default, not ours.
+            if usual is None:
+                spark.conf.unset(key)
+            else:  # To unset it would give Spark's default, not ours.
                 spark.conf.set(key, usual)
     return costs
 
