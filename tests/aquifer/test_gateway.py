@@ -577,7 +577,7 @@ def test_a_gateway_leaves_no_threads_and_no_files_open(tmp_path: Path) -> None:
             reader.cancel()
         eventually(lambda: our_threads() == [], f"left: {our_threads()}")
         counts.append(file_descriptors())
-    assert counts == counts[:1] * 4
+    eventually(lambda: file_descriptors() <= counts[0], f"files were left open: {counts}")
 
 
 def test_a_gateway_that_cannot_start_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -306,16 +306,20 @@ def file_descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
-def nameless_files(folder: str | os.PathLike[str], pid: int | None = None) -> dict[int, os.stat_result]:
-    """The files of this folder, by number, that a process has open and that have no name any more."""
+def nameless_descriptors(folder: str | os.PathLike[str], pid: int | None = None) -> dict[str, os.stat_result]:
+    """What a process has open of the files of this folder that have no name any more, by descriptor."""
     descriptors, found = f"/proc/{pid or os.getpid()}/fd", {}
     for number in os.listdir(descriptors):
         with suppress(FileNotFoundError):  # That of the listing itself, for instance.
             path = os.readlink(f"{descriptors}/{number}")
             if path.startswith(f"{os.fspath(folder)}/") and path.endswith(" (deleted)"):
-                status = os.stat(f"{descriptors}/{number}")
-                found[status.st_ino] = status
+                found[number] = os.stat(f"{descriptors}/{number}")
     return found
+
+
+def nameless_files(folder: str | os.PathLike[str], pid: int | None = None) -> dict[int, os.stat_result]:
+    """The files of this folder, by inode, that a process has open and that have no name any more."""
+    return {status.st_ino: status for status in nameless_descriptors(folder, pid).values()}
 
 
 def our_threads() -> list[str]:

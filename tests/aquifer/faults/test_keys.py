@@ -124,4 +124,4 @@ def test_a_gateway_with_keys_leaves_no_threads_and_no_files_open() -> None:
             read(gateway.curve_endpoint, curve=AS_MALLORY).wait()
         eventually(lambda: our_threads() == [])
         counts.append(file_descriptors())
-    assert counts == counts[:1] * 4
+    eventually(lambda: file_descriptors() <= counts[0], f"files were left open: {counts}")
