@@ -80,7 +80,8 @@ def test_two_threads_that_find_it_is_time_to_ask_ask_once(monkeypatch: pytest.Mo
     both = threading.Barrier(2)
 
     def together(second: contention._SecondThread, *n: Any) -> None:
-        if len(second._probe.elements) == 4 and not n:
+        # If one of them has asked already, the other one may come before the fifth element on a busy machine.
+        if len(second._probe.elements) == 4 and not n and not second.begun:
             both.wait(LONG)
         ask(second, *n)
 
