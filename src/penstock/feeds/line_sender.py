@@ -40,8 +40,8 @@ class LineSender:
     """
 
     def __init__(self, client: TcpClient, path: str, patience: float) -> None:
-        # A gateway that is gone without a word would be waited for, for ever. A Unix socket has no such line.
-        self._client = client.keep_alive() if client.settings.path is None else client
+        # A gateway that is gone without a word would be waited for, for ever.
+        self._client = client.keep_alive()
         self._path = path
         self._patience = patience
         self._reconnect = replace(_RECONNECT, patience=patience)

@@ -116,7 +116,7 @@ class Connection(ConnectionIdentity):
             self._lost = self.output.closed = True
             return
         self._receiver.open(self.transport)
-        for option in self.settings.options:
+        for option in self.settings.socket_options:
             self._connections.set_option(self, option)
         for state in self._connections.opening:
             self._tell(state)

@@ -117,6 +117,11 @@ class SocketSettings:
         """The address as people write it."""
         return f"{self.host or '*'}:{self.port}"
 
+    @property
+    def socket_options(self) -> tuple[SocketOption, ...]:
+        """What is set on each socket."""
+        return self.options
+
 
 @dataclass(frozen=True, slots=True)
 class TcpSettings(SocketSettings):
@@ -134,6 +139,7 @@ class TcpSettings(SocketSettings):
     idle_timeout: float | None = None
     read_timeout: float | None = None
     write_timeout: float | None = None
+    keep_alive: float | None = None
     linger: float = 1.0
     read_ahead: int = 64 * 1024
     queued_sends: int = 0
@@ -153,11 +159,18 @@ class TcpSettings(SocketSettings):
         return address_text(self.path) if self.path is not None else f"{self.host or '*'}:{self.port}"
 
     @property
+    def socket_options(self) -> tuple[SocketOption, ...]:
+        """What is set on each socket; the system knows that the peer of a Unix socket is gone."""
+        if self.keep_alive is None or self.path is not None:
+            return self.options
+        return *self.options, *keep_alive_options(self.keep_alive)
+
+    @property
     def route(self) -> tuple[Any, ...]:
         """Everything that decides what socket a client opens. One of the same route can be used instead."""
         place = self.path, self.host, self.port
         way = self.proxy, self.proxy_header
-        return *place, self.tls, self.local_address, self.options, self.resolver, *way
+        return *place, self.tls, self.local_address, self.socket_options, self.resolver, *way
 
     @property
     def counts_bytes(self) -> bool:
@@ -308,10 +321,10 @@ class TcpBuilder(SocketBuilder[TcpSettings]):
 
         A machine that loses its power or its network says nothing, and a router may forget a connection.
         A program that only waits for bytes would then wait for ever. This is for TCP: the peer's system
-        answers by itself, so a peer that is silent or slow is not affected. A Unix socket does not need it.
+        answers by itself, so a peer that is silent or slow is not affected. A Unix socket does not need it,
+        and ignores it.
         """
-        options = keep_alive_options(a_number(seconds, "keep_alive()", above=0, most=_LONGEST_KEEP_ALIVE))
-        return self._with(options=(*self._settings.options, *options))
+        return self._with(keep_alive=a_number(seconds, "keep_alive()", above=0, most=_LONGEST_KEEP_ALIVE))
 
     def read_ahead(self, size: int) -> Self:
         """How many bytes may be read without demand (64 KiB). With 0 none is, and a close is not noticed."""

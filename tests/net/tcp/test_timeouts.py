@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.net import (
+    Connection,
     ConnectionAborted,
     ConnectionState,
     IdleTimeout,
@@ -214,3 +217,46 @@ def test_the_system_takes_every_time_that_keep_alive_takes() -> None:
 
     with pytest.raises(ValueError, match=r"keep_alive\(\) needs a number of at most 65534"):
         server.keep_alive(65_535)
+
+
+@pytest.mark.parametrize("first", ["keep_alive", "unix"])
+def test_a_unix_socket_ignores_keep_alive(
+    first: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "socket")
+    server, client = TcpServer.create(), TcpClient.create()
+    if first == "unix":
+        server, client = server.unix(path).keep_alive(), client.unix(path).keep_alive()
+    else:
+        server, client = server.keep_alive().unix(path), client.keep_alive().unix(path)
+
+    async def main() -> None:
+        async with (
+            await server.handle(lambda inbound, outbound: outbound.send(inbound.receive())).bind(),
+            await client.connect() as connection,
+        ):
+            await connection.outbound.send(b"x")
+            assert await connection.inbound.receive().first() == b"x"
+
+    asyncio.run(main())
+
+    assert caplog.messages == []
+
+
+def test_keep_alive_is_set_on_both_ends_of_a_connection() -> None:
+    async def main() -> None:
+        accepted: list[Connection] = []
+        server = TcpServer.create().keep_alive(30).on_connection(accepted.append)
+        async with (
+            await server.handle(lambda inbound, outbound: outbound.send(inbound.receive())).bind() as bound,
+            await TcpClient.create().port(bound.port).keep_alive(60).connect() as connection,
+        ):
+            await connection.outbound.send(b"x")
+            assert await connection.inbound.receive().first() == b"x"
+            for end, silence in ((accepted[0], 15), (connection, 30)):
+                opened = end.transport.socket
+                assert opened is not None
+                assert opened.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                assert opened.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == silence
+
+    asyncio.run(main())

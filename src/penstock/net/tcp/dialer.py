@@ -189,7 +189,7 @@ async def _connect(calling: socket.socket, settings: TcpSettings, address: Any) 
     calling.setblocking(False)
     tell_endpoint(settings, EndpointState.CONNECTING, (address_text(address),))
     # Options belong before the connection: the size of a window is settled with the first packet.
-    for option in settings.options:
+    for option in settings.socket_options:
         with contextlib.suppress(OSError):  # A connection warns of it when it begins.
             option.apply(calling)
     if settings.local_address is not None:

@@ -125,7 +125,7 @@ def _bound(settings: TcpSettings, family: int, address: Any) -> socket.socket:
         if family == socket.AF_INET6:
             # Whatever the system's default is: "::" and "0.0.0.0" may be two servers, unless one wants both.
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(not settings.dual_stack))
-        for option in settings.options:
+        for option in settings.socket_options:
             option.apply(listening)
         listening.bind(address)
     except BaseException:
