@@ -73,11 +73,11 @@ def test_an_option_is_not_broken_at_a_hyphen(
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-@pytest.mark.parametrize("command", ["", "gateway"])
-def test_help_that_cannot_be_written_is_a_failure_in_one_sentence(command: str) -> None:
+@pytest.mark.parametrize("arguments", ["--help", "gateway --help", "--version"])
+def test_help_that_cannot_be_written_is_a_failure_in_one_sentence(arguments: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "penstock", *command.split(), "--help"],
+            [sys.executable, "-m", "penstock", *arguments.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

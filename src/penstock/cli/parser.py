@@ -79,6 +79,10 @@ class Parser(argparse.ArgumentParser):
         screen = Screen(sys.stdout if file is None else file, must_be_read=True)
         screen.write(paint_help(self.format_help(), screen))
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the version, or why the parser exits; argparse drops what it cannot write."""
+        Screen(file, must_be_read=file is sys.stdout).write(message)
+
     def load(self) -> None:
         """Add the arguments, if that was not done."""
         complete, self.complete = self.complete, None
