@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import json
+import math
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from pyspark.sql.types import (
     DateType,
     DecimalType,
     DoubleType,
+    FloatType,
     LongType,
     MapType,
     StringType,
@@ -435,6 +437,9 @@ IN_BERLIN = pa.timestamp("us", "Europe/Berlin")
         (pa.array([1.0, 0.5, float("nan")]), BooleanType(), [True, None, None]),
         (pa.array([1_700_000_000, None]), TimestampType(), [None, None]),
         (pa.array([1_700_000_000.5]), TimestampNTZType(), [None]),
+        (pa.array([20_000, None], pa.int32()), DateType(), [None, None]),
+        (pa.array([1.5, 1e300, -math.inf, None]), FloatType(), [1.5, None, -math.inf, None]),
+        (pa.array([[1e39], [2.5]]), ArrayType(FloatType()), [None, [2.5]]),
         (pa.array([{"a": 7}, None]), StructType().add("a", TimestampType()), [None, None]),
         (
             pa.array([[("k", 1)], [("k", 7)]], pa.map_(pa.string(), pa.int64())),

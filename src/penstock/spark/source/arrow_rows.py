@@ -79,8 +79,9 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
 def _check_meaning(column: pa.Array, kind: pa.DataType) -> None:
     """Raise for what Arrow casts all the same, and what is not the same value afterwards.
 
-    It makes a date of a time, true of every number but 0, and a time of a number, whose unit it guesses. Of a
-    list view it (up to 26) leaves out the last list.
+    It makes a date of a time, true of every number but 0, infinity of a number that is too large for a float,
+    and a date or a time of a number, whose unit it guesses. Of a list view it (up to 26) leaves out the last
+    list.
     """
     types, one = pa.types, column.type
     if types.is_dictionary(one):
@@ -96,13 +97,15 @@ def _check_meaning(column: pa.Array, kind: pa.DataType) -> None:
         _check_meaning(column.items, kind.item_type)
     elif _is_list(one) and types.is_list(kind):
         _check_meaning(column.flatten(), kind.value_type)
-    elif _is_number(one) and (types.is_timestamp(kind) or types.is_time(kind) or types.is_duration(kind)):
-        raise TypeError("a number is not a time")
+    elif _is_number(one) and types.is_temporal(kind):
+        raise TypeError("a number is not a date or a time")
     elif types.is_timestamp(one) and types.is_time(kind):
         raise TypeError("a time of a day has no date")
     elif types.is_timestamp(one) and types.is_date(kind):
         local = column if one.tz is None else pc.local_timestamp(column)
         _check_all(pc.equal(local.cast(kind).cast(local.type), local))
+    elif types.is_float64(one) and types.is_float32(kind):
+        _check_all(pc.equal(pc.is_inf(column.cast(kind)), pc.is_inf(column)))
     elif _is_number(one) and types.is_boolean(kind):
         _check_all(pc.or_(pc.equal(column, 0), pc.equal(column, 1)))
 
