@@ -5,11 +5,10 @@ Everything lands in `build`, which `make clean` removes.
 
 import fcntl
 import hashlib
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 __all__ = ["ROOT", "JarsUnavailable", "fetched", "pinned_in", "put_in_place", "run"]
@@ -56,7 +55,9 @@ def put_in_place(target: Path) -> Iterator[Path]:
         filled.mkdir()
         yield filled
         fcntl.flock(lock, fcntl.LOCK_EX)
-        shutil.rmtree(target, ignore_errors=True)
+        # Put aside and not removed, which takes longer: somebody may be starting a Java with what is there.
+        with suppress(FileNotFoundError):
+            target.rename(Path(folder, "replaced"))
         filled.rename(target)
 
 

@@ -9,10 +9,13 @@ import pytest
 
 from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.streams import on_dropped
-from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
+from penstock.tck import Environment, PublisherVerification, SubscriberBlackboxVerification
 from tests.conformance.gateways import Gateways
 
 gateways = Gateways()
+
+PATIENT = Environment(timeout=10, gc=10)
+"""A record passes through several threads and a socket, each of which may have to wait for its turn."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -30,6 +33,7 @@ class Verification(PublisherVerification):
 
     profile = "threads"
     fanout = "multicast"
+    environment = PATIENT
     settings: ClassVar[dict[str, Any]] = {}
 
     def create_publisher(self, elements: int) -> Any:
@@ -70,6 +74,7 @@ class TestGatewayAsASubscriber(SubscriberBlackboxVerification):
     """What a gateway subscribes to its source with."""
 
     profile = "threads"
+    environment = PATIENT
 
     def create_subscriber(self) -> Any:
         source = Catch()

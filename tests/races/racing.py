@@ -16,7 +16,7 @@ def rounds(seconds: float, most: int = 10_000) -> Iterator[int]:
         yield number
 
 
-def eventually(condition: Callable[[], bool], timeout: float = 5) -> None:
+def eventually(condition: Callable[[], bool], timeout: float = 60) -> None:
     """Wait for what another thread brings about by itself."""
     end, tick = monotonic() + timeout, threading.Event()
     while not condition():

@@ -151,5 +151,5 @@ def test_running_cancelled_while_it_is_being_subscribed_elsewhere(pool: PoolSche
         running = flux.subscribe(lambda x: None)
         running.cancel()
         for _ in range(8):
-            Flux.just(1).subscribe_on(pool).subscribe(lambda x: None).wait(5)
+            Flux.just(1).subscribe_on(pool).subscribe(lambda x: None).wait(60)
         eventually(lambda live=live: live == [])  # otherwise nobody is left who could cancel it

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from penstock.spec import Publisher, Subscription
+
+if TYPE_CHECKING:
+    import pytest
 
 
 class Recorder:
@@ -105,6 +109,12 @@ class Recorder:
             self.broken.append(f"§1.9: {signal} before on_subscribe")
         if self.terminated:
             self.broken.append(f"§1.7: {signal} after the end")
+
+
+def logged_here(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
+    """What Penstock has logged on this thread; what earlier tests have left behind may log on others."""
+    me = threading.get_ident()
+    return [record for record in caplog.records if record.thread == me and record.name.startswith("penstock")]
 
 
 class _Signal:

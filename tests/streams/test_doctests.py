@@ -37,7 +37,7 @@ def examples() -> list[doctest.DocTest]:
 @pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
 def test_an_example_in_a_docstring_runs_as_printed(example: doctest.DocTest) -> None:
     failures: list[str] = []
-    doctest.DocTestRunner(optionflags=doctest.ELLIPSIS).run(example, out=failures.append)
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(example, out=failures.append)
 
     assert "".join(failures) == ""
 

@@ -17,7 +17,7 @@ from penstock.streams.errors import drop_elements, drop_error
 from penstock.streams.schedulers import VirtualTimeScheduler
 from penstock.streams.source import PublisherSource
 from tests.streams.operators.test_creation_from_publisher import Driven
-from tests.streams.recording import Recorder
+from tests.streams.recording import Recorder, logged_here
 
 
 class Dropped:
@@ -278,10 +278,11 @@ def test_by_default_both_are_logged_as_warnings(caplog: pytest.LogCaptureFixture
         drop_error(ValueError("x"), "here")
         drop_elements(["e" * 1000], "there")
 
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
-    assert caplog.messages[0] == "dropped error from here: ValueError('x')"
-    assert caplog.messages[1].startswith("dropped element from there: 'eee")
-    assert len(caplog.messages[1]) < 300
+    error, element = logged_here(caplog)
+    assert [error.levelname, element.levelname] == ["WARNING", "WARNING"]
+    assert error.getMessage() == "dropped error from here: ValueError('x')"
+    assert element.getMessage().startswith("dropped element from there: 'eee")
+    assert len(element.getMessage()) < 300
 
 
 def test_a_hook_that_fails_is_logged_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:

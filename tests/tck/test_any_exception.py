@@ -39,12 +39,15 @@ KINDS = [asyncio.CancelledError, SystemExit, KeyboardInterrupt, GeneratorExit, U
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
-QUICK = Environment(timeout=0.3, gc=0.3)
-"""What these subjects do not do, they never do."""
+PATIENT = Environment(timeout=10)
+"""Only a call that does not come back takes so long, and none of these subjects keeps one."""
+
+SILENT = Environment(timeout=2)
+"""For a subject that goes silent, which is waited for."""
 
 
 def results(base: type[Verification], only: Callable[[str], bool], **settings: Any) -> list[Result]:
-    kind = type("TestSubject", (base,), {"environment": QUICK, "profile": "sync", **settings})
+    kind = type("TestSubject", (base,), {"environment": PATIENT, "profile": "sync", **settings})
     return list(run(kind, only))
 
 
@@ -190,6 +193,7 @@ def test_a_task_on_the_event_loop_of_the_kit(kind: type[BaseException]) -> None:
         PublisherVerification,
         lambda name: "_spec101_" in name,
         profile="asyncio",
+        environment=SILENT,
         create_publisher=lambda self, elements: Exits(elements),
     )
 

@@ -27,7 +27,7 @@ SPEC101 = "test_required_spec101_subscription_request_must_result_in_the_correct
 def publishers(create: Any, **settings: Any) -> type[PublisherVerification]:
     made = {
         "create_publisher": lambda self, elements: create(elements),
-        "environment": Environment(timeout=0.3),
+        "environment": Environment(timeout=10),
         **settings,
     }
     return type("TestSubject", (PublisherVerification,), made)

@@ -1,6 +1,7 @@
 """What crosses the border between Python and Java, and in which shape; and that nothing is left behind."""
 
 import gc
+import time
 import weakref
 from typing import Any
 
@@ -215,8 +216,12 @@ def test_strict_tells_what_java_does_wrong() -> None:
 
 
 def released(reference: weakref.ref[Any]) -> bool:
-    """Both collectors run, in turns, until the object is gone; false after a while."""
-    for _ in range(50):
+    """Both collectors run, in turns, until the object is gone; false after a while.
+
+    A thread of Java's pool may have to end its work before.
+    """
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
         gc.collect()
         JClass("java.lang.System").gc()
         if reference() is None:

@@ -190,7 +190,7 @@ def test_pauses_in_virtual_time() -> None:
 
 
 def trial(stream: Any) -> str:
-    signal = stream.materialize().block(5)
+    signal = stream.materialize().block(60)
     assert signal is not None
     return type(signal.error).__name__ if signal.error is not None else signal.kind
 

@@ -25,16 +25,22 @@ def parity(x: int) -> int:
 
 
 class Warned(logging.Handler):
-    """Waits for the first warning of the streams."""
+    """Waits for the first warning about a stream that the calling test has assembled.
+
+    What earlier tests have left behind may be reported meanwhile.
+    """
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
+        self._test = sys._getframe(1).f_code.co_name
         self.texts: list[str] = []
         self.there = threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        self.texts.append(record.getMessage())
-        self.there.set()
+        text = record.getMessage()
+        if self._test in text:
+            self.texts.append(text)
+            self.there.set()
 
     def __enter__(self) -> Warned:
         logging.getLogger("penstock.streams").addHandler(self)

@@ -22,7 +22,7 @@ from tests.streams.operators.rigs import (
     oops,
     result,
 )
-from tests.streams.recording import Recorder
+from tests.streams.recording import Recorder, logged_here
 
 Events = list[tuple[Any, ...]]
 
@@ -273,7 +273,7 @@ def test_log_writes_every_signal(caplog: pytest.LogCaptureFixture) -> None:
         result(Flux.just("a", {"k": 1}).log("letters").collect_list())
         Flux.just("a", "b").log().subscribe(Recorder(1, on_element=lambda recorder, _: recorder.cancel()))
 
-    assert [(record.name, record.getMessage()) for record in caplog.records] == [
+    assert [(record.name, record.getMessage()) for record in logged_here(caplog)] == [
         ("penstock.streams.letters", "on_subscribe"),
         ("penstock.streams.letters", "request(unbounded)"),
         ("penstock.streams.letters", "on_next('a')"),
@@ -290,7 +290,7 @@ def test_log_writes_an_error_with_its_traceback_whatever_the_level(caplog: pytes
     with caplog.at_level(logging.INFO, "penstock.streams"):
         error = failure(Flux.just("a").map(oops).log("letters", logging.DEBUG))
 
-    (record,) = caplog.records
+    (record,) = logged_here(caplog)
     assert record.levelno == logging.ERROR
     assert record.getMessage() == f"on_error({error!r})"
     assert record.exc_info is not None

@@ -75,10 +75,10 @@ def test_a_cancel_from_outside_stops_an_endless_source_that_gives_nothing(operat
     flux = operator(Flux.from_iterable(count()).do_on_next(lambda x: started.set() if x == 50 else None))
     thread = threading.Thread(target=lambda: flux.subscribe(recorder), daemon=True)
     thread.start()
-    assert subscribed.wait(5)
-    assert started.wait(5)
+    assert subscribed.wait(60)
+    assert started.wait(60)
     recorder.cancel()
-    thread.join(5)
+    thread.join(60)
     assert not thread.is_alive()
 
 

@@ -170,13 +170,18 @@ def test_memory_of_ten_thousand_streams_at_once(name: str) -> None:
         gc.collect()
         return held, sys.getallocatedblocks() - before
 
-    blocks(100)
-    held, _ = blocks(1000)
-    ten_times, left = blocks(CONCURRENT)
+    seen: list[tuple[int, int, int]] = []
 
-    assert ten_times < 11 * held
-    assert ten_times / CONCURRENT < 100
-    assert left < CONCURRENT / 10
+    def is_as_it_should_be() -> bool:
+        held, _ = blocks(1000)
+        ten_times, left = blocks(CONCURRENT)
+        seen.append((held, ten_times, left))
+        return ten_times < 11 * held and ten_times / CONCURRENT < 100 and left < CONCURRENT / 10
+
+    blocks(100)
+
+    # The blocks of other threads of the process count as well, but what they do happens once.
+    assert is_as_it_should_be() or is_as_it_should_be(), seen
 
 
 @pytest.mark.slow
@@ -228,12 +233,15 @@ def test_an_element_of_the_last_of_many_streams_costs_no_look_at_all_the_others(
             return traced
 
         before = sys.gettrace()
+        gc.collect()
+        gc.disable()  # The lines of what it may call are not ours.
         sys.settrace(traced)
         try:
             for element in range(30):
                 taps[-1].give(element)
         finally:
             sys.settrace(before)
+            gc.enable()
         assert recorder.check().items == list(range(30))
         return count
 

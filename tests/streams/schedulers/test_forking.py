@@ -28,7 +28,8 @@ def in_child(check):
     sys.stdout.flush()
     child = os.fork()
     if not child:
-        print("child", check(), flush=True)
+        # In one piece, even if Python does not buffer: threads of the parent may write meanwhile.
+        print(f"child {check()}\\n", end="", flush=True)
         os._exit(0)
     os.waitpid(child, 0)
 """
@@ -60,16 +61,15 @@ print("after", works(scheduler))
 def test_what_the_parent_queued_is_not_run_twice(maker: str) -> None:
     printed = run_script(f"""{FORK}
 scheduler = {maker}
-gate = threading.Event()
+gate, written = threading.Event(), threading.Semaphore(0)
 for _ in range(3):
     scheduler.submit(gate.wait)
-    scheduler.submit(lambda: os.write(1, b"queued\\n"))
-scheduler.submit_after(0.05, lambda: os.write(1, b"delayed\\n"))
+    scheduler.submit(lambda: (os.write(1, b"queued\\n"), written.release()))
+scheduler.submit_after(0.05, lambda: (os.write(1, b"delayed\\n"), written.release()))
 in_child(lambda: (gate.set(), works(scheduler))[1])
 gate.set()
-done = threading.Event()
-scheduler.submit_after(0.1, done.set)
-done.wait(10)
+for _ in range(4):
+    written.acquire(timeout=50)
 """)
 
     assert sorted(printed.splitlines()) == ["child True", "delayed", "queued", "queued", "queued"]
@@ -77,12 +77,12 @@ done.wait(10)
 
 def test_a_timer_from_before_the_fork_may_be_cancelled_in_the_child() -> None:
     printed = run_script(f"""{FORK}
-makers = [immediate(), single(), background_loop()]
-timers = [scheduler.submit_after(0.05, lambda: os.write(1, b"parent\\n")) for scheduler in makers]
+makers, written = [immediate(), single(), background_loop()], threading.Semaphore(0)
+write = lambda: (os.write(1, b"parent\\n"), written.release())
+timers = [scheduler.submit_after(0.05, write) for scheduler in makers]
 in_child(lambda: [timer.cancel() for timer in timers])
-done = threading.Event()
-makers[0].submit_after(0.1, done.set)
-done.wait(10)
+for _ in range(3):
+    written.acquire(timeout=50)
 """)
 
     assert sorted(printed.splitlines()) == ["child [None, None, None]", "parent", "parent", "parent"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 import weakref
 from typing import Any
 
@@ -14,6 +15,9 @@ from tests.tck.broken.publishers_demand import LIMIT
 from tests.tck.broken.registry import BROKEN_PROCESSORS, BROKEN_PUBLISHERS, BROKEN_SUBSCRIBERS
 from tests.tck.legal.registry import LEGAL_PROCESSORS, LEGAL_PUBLISHERS, LEGAL_SUBSCRIBERS
 from tests.tck.legal.serving import FailedPublisher, RangePublisher
+
+PATIENCE = 60
+"""Seconds after which something that has to happen is taken for lost."""
 
 ALL_BROKEN = [
     *BROKEN_PUBLISHERS.values(),
@@ -78,6 +82,14 @@ class Puppeteer:
 
     def register_on_complete(self) -> None:
         self.heard.append("complete")
+
+
+def wait_until(holds: Any) -> None:
+    """Wait for what a subject does on a thread of its own."""
+    end, tick = time.monotonic() + PATIENCE, threading.Event()
+    while not holds():
+        assert time.monotonic() < end, "it did not happen"
+        tick.wait(0.001)
 
 
 def by_name(cases: Any) -> Any:
@@ -154,7 +166,7 @@ def test_a_legal_publisher_sends_what_it_should(case):
     for n in sizes(case):
         listeners = asyncio.run(try_out_on_a_loop(n)) if case.profile == "asyncio" else try_out(n)
         for listener in listeners:
-            assert listener.over.wait(5)
+            assert listener.over.wait(PATIENCE)
             assert listener.error is None
         counts = [len(listener.elements) for listener in listeners]
         assert sum(counts) == n if case.fanout is None else set(counts) == {n}
@@ -193,11 +205,7 @@ def test_a_legal_subscriber_takes_what_comes(case):
     found: list[Any] = []
     subscriber = case.create_blackbox()
     RangePublisher(10).subscribe(strict(subscriber, found.append))
-    ended = threading.Event()
-    for _ in range(200):
-        if subscriber.over():
-            break
-        ended.wait(0.01)
+    wait_until(subscriber.over)
     assert subscriber.elements == [*range(3 if case.name == "TakesThreeAndLeaves" else 10)]
     assert subscriber.cancelled or subscriber.completed
     assert found == []
@@ -207,9 +215,11 @@ def test_a_legal_subscriber_takes_what_comes(case):
 def test_a_legal_subscriber_does_as_its_probe_tells_it(case):
     probe, moment = Puppeteer(), threading.Event()
     RangePublisher(3).subscribe(case.create_whitebox(probe))
+    wait_until(lambda: probe.puppet is not None)
     moment.wait(0.05)
     assert probe.heard == []
     probe.puppet.trigger_request(2)
+    wait_until(lambda: len(probe.heard) >= 2)
     moment.wait(0.05)
     assert probe.heard == [0, 1]
     probe.puppet.signal_cancel()
