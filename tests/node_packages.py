@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.required_tools import missing_part, require_tool
 
 STORE = Path(__file__).parents[1] / "build" / "node"
-FETCH_SECONDS = 50
+FETCH_SECONDS = 150
 
 
 def node(part: str) -> str:
