@@ -14,6 +14,7 @@ from penstock.interop.rsocket_bridge import from_rsocket, to_rsocket, to_rsocket
 from penstock.streams import Flux, Overflow
 from penstock.tck import RSOCKET, PublisherVerification
 from tests.interop.rsocket_publishers import payload, stream_from_async_generator, stream_from_generator
+from tests.patient_kit import PATIENT
 
 FAILED = ValueError("failed from the start")
 FAILS_LATER = ("optional_spec104", "required_spec109_may_reject")
@@ -32,6 +33,7 @@ def refuse() -> Any:
 
 
 class TestObservable(PublisherVerification):
+    environment = PATIENT
     profile = "sync"
     max_elements_from_publisher = LONGEST
     fanout = "unicast"
@@ -44,6 +46,7 @@ class TestObservable(PublisherVerification):
 
 
 class TestObservableOnAThread(PublisherVerification):
+    environment = PATIENT
     max_elements_from_publisher = LONGEST
     fanout = "unicast"
 
@@ -57,6 +60,7 @@ class TestObservableOnAThread(PublisherVerification):
 class TestObservableThatDrops(PublisherVerification):
     """With a callback for what is given up, there are two stages."""
 
+    environment = PATIENT
     profile = "sync"
     max_elements_from_publisher = LONGEST
 
@@ -73,6 +77,7 @@ class TestObservableThatDrops(PublisherVerification):
 
 
 class TestFluxToObservableAndBack(PublisherVerification):
+    environment = PATIENT
     profile = "sync"
     max_elements_from_publisher = LONGEST
     fanout = "unicast"
@@ -85,6 +90,7 @@ class TestFluxToObservableAndBack(PublisherVerification):
 
 
 class TestRSocketStream(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
 
@@ -96,6 +102,7 @@ class TestRSocketStream(PublisherVerification):
 
 
 class TestRSocketAsyncStream(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
 
@@ -109,6 +116,7 @@ class TestRSocketAsyncStream(PublisherVerification):
 class TestRSocketStreamOnTheLoopOfThePackage(PublisherVerification):
     """Whoever has no event loop gets one on a thread."""
 
+    environment = PATIENT
     fanout = "unicast"
 
     def create_publisher(self, elements: int) -> Any:
@@ -119,6 +127,7 @@ class TestRSocketStreamOnTheLoopOfThePackage(PublisherVerification):
 
 
 class TestRSocketStreamForOneSubscriber(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     max_supported_subscribers = 1
 
@@ -130,6 +139,7 @@ class TestRSocketStreamForOneSubscriber(PublisherVerification):
 
 
 class TestFluxToRSocket(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     spelling = RSOCKET
     fanout = "unicast"
@@ -142,6 +152,7 @@ class TestFluxToRSocket(PublisherVerification):
 
 
 class TestFluxToRSocketAndBack(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
 
@@ -154,6 +165,7 @@ class TestFluxToRSocketAndBack(PublisherVerification):
 
 
 class TestFluxToRSocketWithoutALoop(PublisherVerification):
+    environment = PATIENT
     profile = "sync"
     spelling = RSOCKET
     fanout = "unicast"
@@ -177,6 +189,7 @@ class _SubscribedByHand:
 
 
 class TestSubscriberShownToRSocket(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
 
@@ -195,6 +208,7 @@ async def numbers(elements: int) -> AsyncIterator[int]:
 
 
 class TestAsyncIterable(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
     expected_skips = FAILS_LATER
@@ -204,6 +218,7 @@ class TestAsyncIterable(PublisherVerification):
 
 
 class TestAsyncIterableFromAThread(PublisherVerification):
+    environment = PATIENT
     fanout = "unicast"
     expected_skips = FAILS_LATER
 
@@ -212,6 +227,7 @@ class TestAsyncIterableFromAThread(PublisherVerification):
 
 
 class TestFluxToAsyncIterableAndBack(PublisherVerification):
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
     expected_skips = FAILS_LATER
@@ -224,6 +240,7 @@ class TestFluxToAsyncIterableAndBack(PublisherVerification):
 class TestIterableToAsyncIterableAndBack(PublisherVerification):
     """The same without a queue: a stream over an iterable is stepped through directly."""
 
+    environment = PATIENT
     profile = "asyncio"
     fanout = "unicast"
     expected_skips = FAILS_LATER

@@ -16,6 +16,8 @@ from tests.interop.rsocket_under_the_kit import TheirAsyncStream, TheirStream
 PAGE = (Path(__file__).parents[2] / "docs" / "interop.md").read_text("utf-8")
 IMPATIENT = Environment(timeout=0.3, gc=0.3)
 """What does not come at once from these, never comes."""
+PATIENT = Environment(timeout=3, gc=3)
+"""On a busy machine it may come later. Each thing that never comes takes that long."""
 
 
 def documented() -> dict[str, str]:
@@ -23,10 +25,10 @@ def documented() -> dict[str, str]:
     return dict(re.findall(r"^\| §([\d.]+) +\| `([^`]+)`", PAGE, re.MULTILINE))
 
 
-def found_in(verification: type[Verification]) -> dict[str, list[str]]:
+def found_in(verification: type[Verification], environment: Environment) -> dict[str, list[str]]:
     """The rules that are broken, each with all that the kit says about it."""
     found: dict[str, list[str]] = {}
-    for result in run(type("Impatient", (verification,), {"environment": IMPATIENT})):
+    for result in run(type("Timed", (verification,), {"environment": environment})):
         if result.verdict == "fail" or result.message.startswith("optional: "):
             for rule, happened in re.findall(r"§([\d.]+) violated: (.*)", result.message):
                 # What was still missing when something else was found says nothing of its own.
@@ -50,7 +52,9 @@ def test_the_page_names_the_version_that_is_tested() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("verification", [TheirStream, TheirAsyncStream])
 def test_the_table_is_what_the_kit_finds(verification: type[Verification]) -> None:
-    table, found = documented(), found_in(verification)
+    table, found = documented(), found_in(verification, IMPATIENT)
+    if set(found) != set(table):
+        found = found_in(verification, PATIENT)
 
     assert set(table) == set(found)
     for rule, says in table.items():

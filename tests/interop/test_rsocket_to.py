@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -28,9 +28,25 @@ from tests.interop.rsocket_publishers import payload, stream_from_generator
 from tests.streams.operators.rigs import Oops
 from tests.streams.recording import Recorder
 
+PATIENCE = 60
+"""Seconds after which something that should have happened is taken for not happening."""
+
 
 def numbers(payloads: Any) -> list[int]:
     return [int(each.data) for each in payloads]
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Until this holds, however long a busy machine takes."""
+    async with asyncio.timeout(PATIENCE):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+async def settled() -> None:
+    """Let everything that is under way in this process have its turns, and what it has sent arrive."""
+    for _ in range(50):
+        await asyncio.sleep(0.001)
 
 
 async def collect(publisher: Any, rate: int = MAX_REQUEST_N) -> list[int]:
@@ -38,7 +54,7 @@ async def collect(publisher: Any, rate: int = MAX_REQUEST_N) -> list[int]:
     collector = CollectorSubscriber(rate)
     publisher.subscribe(collector)
     collector.subscription.request(rate)
-    return numbers(await asyncio.wait_for(collector.run(), 20))
+    return numbers(await asyncio.wait_for(collector.run(), PATIENCE))
 
 
 class TestPublisher:
@@ -68,7 +84,7 @@ class TestPublisher:
             )
             with schedulers.single("elsewhere") as elsewhere:
                 to_rsocket(Flux.range(500).map(payload).publish_on(elsewhere)).subscribe(subscriber)
-                await asyncio.wait_for(done.wait(), 20)
+                await asyncio.wait_for(done.wait(), PATIENCE)
 
         asyncio.run(main())
 
@@ -92,10 +108,11 @@ class TestPublisher:
             flux = Flux.range(1_000).do_on_next(pulled.append).map(payload)
             collector = CollectorSubscriber(5)
             to_rsocket(flux, prefetch=8).subscribe(collector)
-            await asyncio.sleep(0.01)
+            await settled()
             assert len(pulled) <= 8
             collector.subscription.request(3)
-            await asyncio.sleep(0.01)
+            await until(lambda: len(collector.values) >= 3)
+            await settled()
             assert len(collector.values) == 3
             assert len(pulled) <= 3 + 8
             collector.cancel()
@@ -111,7 +128,7 @@ class TestSubscriber:
         async def main() -> None:
             recorder = Recorder(10)
             stream_from_generator(3).subscribe(to_rsocket_subscriber(recorder))
-            await asyncio.sleep(0.01)
+            await until(lambda: recorder.terminated)
             assert numbers(recorder.check().items) == [0, 1, 2]
             assert recorder.completed
 
@@ -296,15 +313,18 @@ class TestSocket:
             async with connected() as (client, server):
                 recorder = Recorder.of(from_rsocket(client.request_stream(Payload(b"1000")), prefetch=16))
                 recorder.request(1)
-                await asyncio.sleep(0.1)
+                await until(lambda: recorder.items)
+                await settled()
                 assert len(recorder.items) == 1
                 assert server.pulled <= 16 + 8, "the window of the client and that of the server"
                 recorder.request(50)
-                await asyncio.sleep(0.1)
+                await until(lambda: len(recorder.items) >= 51)
+                await settled()
                 assert numbers(recorder.check().items) == list(range(51))
                 assert server.pulled <= 51 + 16 + 8
                 recorder.cancel()
-                await asyncio.sleep(0.1)
+                await until(lambda: server.cancelled)
+                await settled()
                 assert server.cancelled == 1
 
         asyncio.run(main())

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from typing import Any
 
@@ -82,6 +83,24 @@ def test_a_character_in_each_piece_is_not_gone_through_again_and_again() -> None
     assert sum(len(piece) for _ in range(200_000) for piece in decoder.feed(b"\xc3\xa9")) == 200_000
 
 
+def least_peak(work: Callable[[], object], enough: int) -> int:
+    """The most memory that this needs at a time: the least that was measured, until it is below ``enough``.
+
+    All threads are measured, and one that an earlier test has left may need some of its own just now.
+    """
+    least = sys.maxsize
+    for _ in range(20):
+        tracemalloc.start()
+        try:
+            work()
+            least = min(least, tracemalloc.get_traced_memory()[1])
+        finally:
+            tracemalloc.stop()
+        if least < enough:
+            break
+    return least
+
+
 LIMIT = 16 * 1024
 ENDLESS = {
     "lines": (lines(LIMIT), b"x"),
@@ -102,39 +121,31 @@ def endless(start: bytes, size: int) -> Iterator[bytes]:
 def test_what_is_kept_of_a_frame_without_end_is_bounded(
     framing: Framing[bytes], start: bytes, size: int
 ) -> None:
-    decoder = framing.decoder()
-    chunks = islice(endless(start, size), 2 * LIMIT)
     taken = 0
 
     def take_all() -> None:
         nonlocal taken
-        for chunk in chunks:
+        decoder = framing.decoder()
+        taken = 0
+        for chunk in islice(endless(start, size), 2 * LIMIT):
             taken += len(chunk)
             assert list(decoder.feed(chunk)) == []
 
-    tracemalloc.start()
-    try:
+    def refused() -> None:
         with pytest.raises(FrameTooLong):
             take_all()
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
+    most = 3 * (LIMIT + size)
+    assert least_peak(refused, most) < most
     assert taken <= LIMIT + size + 4
-    assert peak < 3 * (LIMIT + size)
 
 
 def test_a_length_takes_no_memory_before_its_bytes_come() -> None:
-    decoder = length_prefixed(max_length=2**31).decoder()
-
-    tracemalloc.start()
-    try:
+    def begin() -> None:
+        decoder = length_prefixed(max_length=2**31).decoder()
         assert list(decoder.feed(b"\x7f\xff\xff\xff and a little")) == []
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
 
-    assert peak < 10_000
+    assert least_peak(begin, 10_000) < 10_000
 
 
 @pytest.mark.parametrize(
@@ -142,15 +153,10 @@ def test_a_length_takes_no_memory_before_its_bytes_come() -> None:
     [(json_objects(8), b" \n\r\t" * 16), (json_objects(8), b"[] " * 16), (lines(8), b""), (text(), b"")],
 )
 def test_what_is_no_frame_leaves_nothing_behind(framing: Framing[Any], nothing: bytes) -> None:
-    decoder = framing.decoder()
-
-    tracemalloc.start()
-    try:
+    def feed() -> None:
+        decoder = framing.decoder()
         for _ in range(1000):
             assert list(decoder.feed(nothing)) == []
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
+        assert decoder.finish() == []
 
-    assert peak < 20_000
-    assert decoder.finish() == []
+    assert least_peak(feed, 20_000) < 20_000

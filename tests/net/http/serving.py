@@ -1,4 +1,4 @@
-"""Real ASGI servers as processes of their own, each on a port that was free a moment ago."""
+"""Real ASGI servers as processes of their own, each on a port that is kept for it."""
 
 from __future__ import annotations
 
@@ -40,11 +40,17 @@ def command(server: str, port: int) -> list[str]:
     return [sys.executable, "-m", name, *options, *place, APP]
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+@contextmanager
+def kept_port() -> Iterator[int]:
+    """A port for a server that takes seconds to start: until then no other program gets it.
+
+    The servers listen with SO_REUSEADDR. The system lets such a socket have a port that another one is bound
+    to, if that one has the option too and does not listen; and it gives this port to nobody by itself.
+    """
+    with socket.socket() as kept:
+        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        kept.bind(("127.0.0.1", 0))
+        yield int(kept.getsockname()[1])
 
 
 class Served:
@@ -99,9 +105,8 @@ class Served:
 @contextmanager
 def served(server: str, folder: Path) -> Iterator[Served]:
     """Run the application under this server; it answers when the block begins and is gone when it ends."""
-    port = free_port()
     log = folder / "server.log"
-    with log.open("wb") as output:
+    with kept_port() as port, log.open("wb") as output:
         # A group of its own, since some servers have worker processes.
         process = subprocess.Popen(
             command(server, port),

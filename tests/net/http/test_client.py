@@ -19,7 +19,8 @@ from penstock.net import ConnectFailed, ConnectionAborted, HandshakeFailed, Idle
 from penstock.net.framing import BadFrame
 from penstock.net.http import BadStatus, Event, get, post, request
 from penstock.streams import Flux, schedulers
-from tests.net.http.serving import MOST, PATIENCE, Served, free_port
+from tests.net.http.serving import MOST, PATIENCE, Served
+from tests.net.tcp.peers import refusing_port
 
 pytestmark = pytest.mark.slow
 
@@ -231,14 +232,16 @@ def test_of_a_long_error_the_beginning_is_kept() -> None:
 
 
 def test_nobody_listens() -> None:
-    with pytest.raises(ConnectFailed, match=r"cannot connect to http://127.0.0.1:\d+/: Connection refused"):
-        list(get(f"http://127.0.0.1:{free_port()}/").receive())
+    refused = r"cannot connect to http://127.0.0.1:\d+/: Connection refused"
+    with refusing_port() as port, pytest.raises(ConnectFailed, match=refused):
+        list(get(f"http://127.0.0.1:{port}/").receive())
 
 
 def test_a_password_stays_a_secret() -> None:
-    call = get(f"http://me:secret@127.0.0.1:{free_port()}/", headers={"authorization": "secret"})
-    with pytest.raises(ConnectFailed, match=r"//me:\*\*\*@127.0.0.1") as raised:
-        call.answer().block()
+    with refusing_port() as port:
+        call = get(f"http://me:secret@127.0.0.1:{port}/", headers={"authorization": "secret"})
+        with pytest.raises(ConnectFailed, match=r"//me:\*\*\*@127.0.0.1") as raised:
+            call.answer().block()
     assert "secret" not in f"{raised.value} {call!r} {call.receive().explain()}"
 
 
@@ -273,9 +276,9 @@ def test_a_server_that_says_nothing() -> None:
 
 
 def test_a_reader_that_takes_its_time_does_not_run_into_the_time_out(one_server: Served) -> None:
-    chunks = get(one_server.url("/endless/patient"), timeout=2.0).receive().to_iterable(prefetch=1)
+    chunks = get(one_server.url("/endless/patient"), timeout=5.0).receive().to_iterable(prefetch=1)
     next(chunks)
-    threading.Event().wait(2.5)  # more than the time-out: what is shown is that it does not count
+    threading.Event().wait(5.5)  # more than the time-out: what is shown is that it does not count
     assert next(chunks)
     chunks.close()  # type: ignore[attr-defined]
     one_server.until("patient", "closed")

@@ -16,6 +16,7 @@ from penstock.streams import on_dropped
 from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
 from penstock.tck.subscriber.subject import ScriptedError
 from tests.net.http.websocket_peers import websocket_server
+from tests.patient_kit import PATIENT
 
 
 @pytest.fixture(autouse=True)
@@ -54,6 +55,7 @@ class Idle:
 class TestBody(PublisherVerification):
     """``body(receive)``, on the event loop of its server."""
 
+    environment = PATIENT
     profile = "asyncio"
 
     def create_publisher(self, elements: int) -> Any:
@@ -94,6 +96,7 @@ HEAD = b"\r\n--b\r\ncontent-disposition: form-data; name=x\r\n\r\n"
 class TestParts(PublisherVerification):
     """``request.parts()``, none of which is read."""
 
+    environment = PATIENT
     profile = "asyncio"
 
     def create_publisher(self, elements: int) -> Any:
@@ -103,6 +106,7 @@ class TestParts(PublisherVerification):
 class TestPartBody(PublisherVerification):
     """``part.body()`` of the first part."""
 
+    environment = PATIENT
     profile = "asyncio"
 
     def create_publisher(self, elements: int) -> Any:
@@ -112,6 +116,7 @@ class TestPartBody(PublisherVerification):
 class TestBodyThatIsWatched(PublisherVerification):
     """The same while a response waits for the client to go, and so reads ahead."""
 
+    environment = PATIENT
     profile = "asyncio"
 
     def create_publisher(self, elements: int) -> Any:
@@ -150,6 +155,7 @@ def counting() -> Iterator[str]:
 class TestWebSocketReceive(PublisherVerification):
     """``ws(url).receive()``: the first demand of each subscriber opens a WebSocket of its own."""
 
+    environment = PATIENT
     profile = "asyncio"
     url = ""
 
@@ -164,6 +170,7 @@ class TestWebSocketReceive(PublisherVerification):
 class TestWebSocketInbound(PublisherVerification):
     """``connection.inbound.receive()``, which has one subscriber, and is watched for the server's close."""
 
+    environment = PATIENT
     profile = "asyncio"
     url = ""
 
@@ -201,6 +208,7 @@ def reading(verification: Any, outflow: Outflow) -> Outflow:
 class TestOutflow(SubscriberBlackboxVerification):
     """What a response subscribes with, while the client reads."""
 
+    environment = PATIENT
     profile = "asyncio"
 
     def create_subscriber(self) -> Any:
@@ -213,6 +221,7 @@ class TestOutflow(SubscriberBlackboxVerification):
 class TestOutflowOfAClientThatDoesNotRead(SubscriberBlackboxVerification):
     """The window fills up."""
 
+    environment = PATIENT
     profile = "asyncio"
 
     def create_subscriber(self) -> Any:

@@ -166,15 +166,18 @@ def test_a_websocket_at_a_wrong_path_is_a_404_where_the_server_can_say_so(told: 
 counting = (
     Http()
     .body_limit(10)
-    .request_timeout(0.05)
+    .request_timeout(PATIENCE)
     .post("/count", lambda request: request.body().map(len).reduce(lambda a, b: a + b))
     .post("/echo", lambda request: stream(request.body()))
     .post("/ignore", lambda request: "ignored")
 )
 
 
+hurried = counting.request_timeout(0.05)
+
+
 def sent_to(
-    path: str, *chunks: bytes, announced: bytes | None = None, whole: bool = True
+    path: str, *chunks: bytes, announced: bytes | None = None, whole: bool = True, app: Http = counting
 ) -> tuple[int, bytes]:
     async def one() -> Exchange:
         exchange = Exchange(method="POST", path=path)
@@ -182,7 +185,7 @@ def sent_to(
             exchange.scope["headers"] = [(b"content-length", announced)]
         for number, chunk in enumerate(chunks, 1):
             exchange.chunk(chunk, more=number < len(chunks) or not whole)
-        await asyncio.wait_for(exchange.start(counting), PATIENCE)
+        await asyncio.wait_for(exchange.start(app), PATIENCE)
         return exchange
 
     exchange = asyncio.run(one())
@@ -211,12 +214,12 @@ def test_a_body_that_is_announced_above_the_limit_is_refused_before_it_is_read()
 
 @pytest.mark.parametrize("path", ["/count", "/echo"])
 def test_a_body_that_does_not_arrive_in_time_is_a_408(path: str) -> None:
-    status, _ = sent_to(path, *([b"12"] if path == "/count" else [b""]), whole=False)
+    status, _ = sent_to(path, *([b"12"] if path == "/count" else [b""]), whole=False, app=hurried)
     assert status == 408
 
 
 def test_a_function_that_does_not_read_has_all_the_time() -> None:
-    assert sent_to("/ignore", b"12", whole=False) == (200, b"ignored")
+    assert sent_to("/ignore", b"12", whole=False, app=hurried) == (200, b"ignored")
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:

@@ -232,7 +232,7 @@ def test_a_handler_that_does_not_take_messages_holds_the_client(server: Served) 
                 before = sent
                 await asyncio.wait((talking,), timeout=1.0)
             assert not talking.done()
-            assert (await asyncio.to_thread(server.state, "listener"))["messages"] == 1
+            assert (await asyncio.to_thread(server.until, "listener", "messages"))["messages"] == 1
             await asyncio.to_thread(server.open_gate, "listener")
             await talking
             assert await client.recv() == f"{count + 1} messages"

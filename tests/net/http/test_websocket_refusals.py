@@ -12,8 +12,8 @@ from websockets.asyncio.server import ServerConnection
 
 from penstock.net import ConnectFailed, ConnectionAborted, HandshakeFailed, NetError
 from penstock.net.http import BadStatus, ws
-from tests.net.http.serving import free_port
 from tests.net.http.websocket_peers import PATIENCE, RawPeer, raw_server, websocket_server
+from tests.net.tcp.peers import refusing_port
 
 
 def says(data: bytes) -> Callable[[RawPeer], object]:
@@ -76,10 +76,10 @@ def test_a_connection_that_is_lost_in_the_handshake() -> None:
 
 @pytest.mark.parametrize("scheme", ["ws", "wss", "http"])
 def test_a_password_stays_a_secret(scheme: str) -> None:
-    address = f"{scheme}://me:secret@127.0.0.1:{free_port()}/"
-    client = ws(address, headers={"authorization": "secret"})
-    with pytest.raises(NetError, match=r"//me:\*\*\*@127.0.0.1") as raised:
-        client.connect().block(PATIENCE)
+    with refusing_port() as port:
+        client = ws(f"{scheme}://me:secret@127.0.0.1:{port}/", headers={"authorization": "secret"})
+        with pytest.raises(NetError, match=r"//me:\*\*\*@127.0.0.1") as raised:
+            client.connect().block(PATIENCE)
     assert "secret" not in f"{raised.value} {client!r} {client.receive().explain()}"
 
 
@@ -92,8 +92,9 @@ def test_a_server_that_says_nothing() -> None:
 
 
 def test_nobody_listens() -> None:
-    with pytest.raises(ConnectFailed, match=r"cannot connect to ws://127.0.0.1:\d+/: Connection refused"):
-        ws(f"ws://127.0.0.1:{free_port()}/").connect().block(PATIENCE)
+    refused = r"cannot connect to ws://127.0.0.1:\d+/: Connection refused"
+    with refusing_port() as port, pytest.raises(ConnectFailed, match=refused):
+        ws(f"ws://127.0.0.1:{port}/").connect().block(PATIENCE)
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1/", "no address at all", "ws://127.0.0.1:port/"])

@@ -18,6 +18,7 @@ from penstock.tck import (
 )
 from tests.net.tcp.loops import LoopThread
 from tests.net.tcp.peers import raw
+from tests.patient_kit import PATIENT
 
 ENDLESS = 2**31
 """From here on the kit means a stream without an end."""
@@ -87,6 +88,7 @@ class Idle:
 
 
 class Receiving(PublisherVerification):
+    environment = PATIENT
     profile = "threads"
     client: ClassVar[TcpClient] = TcpClient.create().on_connection(one_byte_at_a_time)
 
@@ -137,6 +139,7 @@ async def settled() -> None:
 class TestSending(SubscriberBlackboxVerification):
     """On asyncio."""
 
+    environment = PATIENT
     profile = "threads"
     kind = "asyncio"
 

@@ -24,7 +24,7 @@ from penstock.net import (
 )
 from tests.net.tcp.certificates import echoed
 from tests.net.tcp.loops import LOOPS, run_on
-from tests.net.tcp.peers import soon
+from tests.net.tcp.peers import refusing_port, soon
 
 pytestmark = pytest.mark.usefixtures("quiet_loop")
 on_each_loop = pytest.mark.parametrize("kind", LOOPS)
@@ -93,16 +93,14 @@ def test_a_client_looks_up_and_connects(kind: str) -> None:
     async def resolve(host: str, port: int) -> list[Any]:
         return [("127.0.0.1", refused), "127.0.0.1"]
 
-    with socket.create_server(("127.0.0.1", 0)) as nobody:
-        refused = nobody.getsockname()[1]
-
     async def main() -> int:
         async with await ECHO.bind() as server:
             client = TcpClient.create().host("service.invalid").port(server.port).resolver(resolve)
             assert await echoed(client.observe(everything)) == b"hello"
             return server.port
 
-    port = run_on(kind, main())
+    with refusing_port() as refused:
+        port = run_on(kind, main())
     assert everything.told == [
         "RESOLVING",
         "RESOLVED",
@@ -165,9 +163,10 @@ def test_failures_are_told_with_their_error(kind: str) -> None:
             port = taken.getsockname()[1]
             with pytest.raises(BindFailed):
                 await soon(ECHO.port(port).observe(everything).bind())
-        client = TcpClient.create().port(port).observe(everything)
-        with pytest.raises(ConnectFailed):
-            await soon(client.connect())
+        with refusing_port() as refused:
+            client = TcpClient.create().port(refused).observe(everything)
+            with pytest.raises(ConnectFailed):
+                await soon(client.connect())
         with pytest.raises(ResolveFailed):
             await soon(client.resolver(fails).connect())
 

@@ -21,7 +21,7 @@ from penstock.net import (
 )
 from penstock.net.framing import lines
 from tests.net.tcp.loops import LOOPS, LoopThread, run_on
-from tests.net.tcp.peers import LONG, Listener, Peer, begun, soon, until
+from tests.net.tcp.peers import LONG, Listener, Peer, begun, refusing_port, soon, until
 from tests.net.tcp.test_pool import asked, shout
 from tests.streams.schedulers.child import run_script
 
@@ -225,15 +225,14 @@ def test_an_error_in_the_block_or_in_the_handler_closes_it(kind: str) -> None:
 @on_each_loop
 def test_a_refused_connection_leaves_its_place_to_the_next_caller(kind: str) -> None:
     async def main() -> None:
-        with socket.create_server(("127.0.0.1", 0)) as nobody:
-            port = nobody.getsockname()[1]
-        async with ConnectionPool(1) as pool:
-            client = TcpClient.create().port(port).pool(pool)
-            attempts = [begun(client.connect()) for _ in range(5)]
-            results = await asyncio.gather(*attempts, return_exceptions=True)
-            assert [type(result) for result in results] == [ConnectFailed] * 5
-            assert pool.metrics.connections_active == pool.metrics.acquires_pending == 0
-            assert not pool.metrics_by_remote()
+        with refusing_port() as port:
+            async with ConnectionPool(1) as pool:
+                client = TcpClient.create().port(port).pool(pool)
+                attempts = [begun(client.connect()) for _ in range(5)]
+                results = await asyncio.gather(*attempts, return_exceptions=True)
+                assert [type(result) for result in results] == [ConnectFailed] * 5
+                assert pool.metrics.connections_active == pool.metrics.acquires_pending == 0
+                assert not pool.metrics_by_remote()
 
     run_on(kind, main())
 

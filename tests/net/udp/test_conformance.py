@@ -18,6 +18,7 @@ from penstock.streams.stream import flux_of
 from penstock.tck import PublisherVerification, SubscriberBlackboxVerification
 from tests.net.tcp.loops import LoopThread
 from tests.net.udp.waiting import LONG, turns, until
+from tests.patient_kit import PATIENT
 
 ENDLESS = 2**31
 """From here on the kit means a stream without an end."""
@@ -100,6 +101,7 @@ class Idle:
 class TestReceiving(PublisherVerification):
     """On asyncio."""
 
+    environment = PATIENT
     subject = "UdpInbound.receive() on asyncio"
     profile = "threads"
     kind = "asyncio"
@@ -150,6 +152,7 @@ class Catch:
 class TestSending(SubscriberBlackboxVerification):
     """On asyncio."""
 
+    environment = PATIENT
     subject = "UdpOutbound.send() on asyncio"
     profile = "threads"
     kind = "asyncio"

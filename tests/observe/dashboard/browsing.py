@@ -30,7 +30,9 @@ def chromium() -> Iterator[Browser]:
     """A browser for the length of a block."""
     found = require_tool("chromium", part=PART, install="apt-get install chromium")
     with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(executable_path=found, headless=True, args=FLAGS)
+        launched = playwright.chromium.launch(
+            executable_path=found, headless=True, args=FLAGS, timeout=3 * PATIENCE
+        )
         yield launched
         launched.close()
 

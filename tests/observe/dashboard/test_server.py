@@ -277,7 +277,8 @@ def test_a_token_can_come_through_a_pipe_and_one_that_never_comes_does_not_hold_
     os.close(writing)
     with a_dashboard(token_file=f"/dev/fd/{reading}") as dashboard:
         os.close(reading)
-        assert ask(dashboard, "/snapshot.json", Authorization=f"Bearer {TOKEN}").status == 200
+        # It is 503 until there is a first snapshot.
+        eventually(lambda: ask(dashboard, "/snapshot.json", Authorization=f"Bearer {TOKEN}").status == 200)
 
 
 def test_tls_is_spoken_with_a_certificate(tmp_path: Path, token_file: str) -> None:
