@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -74,6 +76,33 @@ def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, to
     assert third.head == 9
     assert third.find(3) == ours[0]
     third.close()
+
+
+def test_that_it_is_fenced_is_understood_although_the_client_calls_back_with_an_exception(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the fatal error and the answer for each message come at the same time."""
+
+    class Slow:
+        """A producer that is asked late."""
+
+        def __init__(self, producer: Producer) -> None:
+            self._producer = producer
+
+        def flush(self, patience: float) -> int:
+            time.sleep(1)  # Meanwhile everything arrives.
+            return self._producer.flush(patience)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._producer, name)
+
+    first = KafkaJournal(kafka.address, topic)
+    KafkaJournal(kafka.address, topic).close()
+    assert first._topics._producer is not None
+    monkeypatch.setattr(first._topics, "_producer", Slow(first._topics._producer))
+    with pytest.raises(JournalInUse, match="another gateway has opened the log kafka://"):
+        fill(first, [3, 2])
+    first.close()
 
 
 def test_of_two_gateways_on_one_topic_one_is_told_that_it_is_fenced(kafka: KafkaBroker, topic: str) -> None:
@@ -148,6 +177,35 @@ def test_a_clock_that_was_set_makes_nothing_older_for_the_next_owner(
     again.retire(NO_WATERMARK)
     assert again.first == 10
     again.close()
+
+
+def clients() -> set[str]:
+    """The clients of Kafka that this process has: each has one thread of this name."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # It has ended meanwhile.
+            if (task / "comm").read_text() == "rdk:main\n":
+                found.add(task.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not list threads")
+def test_a_journal_that_is_closed_or_cannot_be_opened_leaves_no_client(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.send(foreign := kafka.topic(), [b"not a batch"])
+    before = clients()
+    kept: list[object] = []  # Nothing goes because nobody needs it any more.
+    for _ in range(2):  # The second one finds the topics.
+        journal = KafkaJournal(kafka.address, topic)
+        fill(journal, [3])
+        assert not clients() <= before
+        journal.close()
+        kept.append(journal)
+    with pytest.raises(JournalDamaged) as refused:
+        KafkaJournal(kafka.address, foreign)
+    kept.append(refused)
+    wait_until(lambda: clients() <= before, "a client goes on")
 
 
 def test_a_batch_of_some_megabytes_comes_back(kafka: KafkaBroker, topic: str) -> None:
