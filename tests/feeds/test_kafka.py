@@ -23,8 +23,9 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
 from penstock.feeds import BadFeed, FeedOptions
 from tests.cli.running import PATIENCE
-from tests.feeds.brokers import free_port, records_of, wait_until
+from tests.feeds.brokers import records_of, wait_until
 from tests.feeds.reading import Reader, followed
+from tests.free_ports import free_port
 from tests.kafka.broker import KafkaBroker
 
 HERE = "tcp://127.0.0.1:0"

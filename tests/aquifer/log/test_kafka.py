@@ -241,20 +241,22 @@ def test_what_a_killed_gateway_had_not_committed_is_not_in_the_log(kafka: KafkaB
 
 def test_a_broker_that_is_away_is_told_and_survived(tmp_path: Path, topic: str) -> None:
     with KafkaBroker(tmp_path / "kafka") as kafka:
-        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=8.0)
+        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=PATIENCE)
         stored = fill(journal, [3, 2])
         kafka.kill()
+        journal._topics._patience = 2.0  # Nobody will answer.
         new = batches_from(5, [4])
         with pytest.raises(JournalUnavailable, match="do not answer as they should"):
             journal.append(new, {"mark": "1"})
         with pytest.raises(JournalUnavailable):
             journal.find(0)
         kafka.start()
+        journal._topics._patience = PATIENCE
         _until_it_answers(journal, new)
         assert everything(journal) == stored + new
         assert journal.marks == {"mark": "1"}
         journal.close()
-        _readers_wait(kafka, KafkaJournal(kafka.address, topic, cache_bytes=1, patience=8.0))
+        _readers_wait(kafka, KafkaJournal(kafka.address, topic, cache_bytes=1, patience=PATIENCE))
     with pytest.raises(JournalUnavailable, match="do not answer"):
         KafkaJournal(kafka.address, topic, patience=1.0)
 
@@ -264,6 +266,7 @@ def _readers_wait(kafka: KafkaBroker, journal: KafkaJournal) -> None:
     expected = [value for batch in everything(journal) for value in unpack_values(batch.payload)]
     with Gateway(None, "tcp://127.0.0.1:0", journal=journal, writable=True) as gateway:
         kafka.kill()
+        journal._topics._patience = 8.0
         readers = [Reader(), Reader()]
         for reader, dialect in zip(readers, ("extended", "plain"), strict=True):
             AquiferPublisher(gateway.endpoint, dialect=dialect, patience=PATIENCE).subscribe(reader)
