@@ -16,7 +16,7 @@ import pytest
 import trustme
 
 from penstock import feeds
-from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
+from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal, probe
 from penstock.feeds import BadFeed, Delivery, FeedOptions, LineTooLong, mqtt_connection
 from penstock.feeds.schemes.mqtt import MqttFeed
 from tests.cli.running import PATIENCE
@@ -204,6 +204,7 @@ def test_a_slow_reader_keeps_the_memory_flat_and_loses_nothing(
 
         send(0)
         reader.take(1)
+        wait_until(lambda: probe(f"tcp://127.0.0.1:{port}", PATIENCE).records >= 15, "the log is not full")
         wait_until(lambda: _is_still(tmp_path / "log.db"), "the gateway goes on reading")
         memory = resident(gateway.pid)
         send(count // 2)

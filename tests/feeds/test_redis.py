@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from penstock import feeds
-from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
+from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal, probe
 from penstock.feeds import BadFeed, FeedOptions
 from tests.cli.running import PATIENCE
 from tests.feeds.brokers import (
@@ -384,11 +384,14 @@ def test_a_slow_reader_leaves_the_entries_in_redis_and_the_memory_flat(
             fill()
         reader.take(1)
         group: Any = None
+        looks = 0
 
         def held() -> bool:
-            nonlocal group
+            """Whether the log is full, and nothing has been read for some looks."""
+            nonlocal group, looks
             before, group = group, client.xinfo_groups("readings")
-            return bool(before == group and group and group[0]["pending"])
+            looks = looks + 1 if before == group and group and group[0]["pending"] else 0
+            return looks >= 15 and probe(f"tcp://127.0.0.1:{port}", PATIENCE).records >= 15
 
         wait_until(held, "the gateway goes on reading")
         memory = resident(gateway.pid)
