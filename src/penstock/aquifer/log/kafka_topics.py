@@ -294,6 +294,7 @@ class KafkaTopics:
                 raise
             self._producer = None
             self._abandon(producer)
+            del producer  # It has threads, and an error keeps its frames for a while.
             raise self.problem(error) from error
         return [places[first] for first in sorted(places)]
 
