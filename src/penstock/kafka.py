@@ -177,9 +177,15 @@ def is_refusal(error: KafkaError) -> bool:
 
 
 def broker_error(error: BaseException) -> KafkaError:
-    """The error in an exception of the client."""
+    """The error in an exception of the client.
+
+    A fatal one is raised while the client calls its callbacks. If there are more to call, Python objects to
+    that with a SystemError, which has it as its cause.
+    """
     from confluent_kafka import KafkaError
 
+    if isinstance(error, SystemError) and error.__cause__ is not None:
+        error = error.__cause__
     found = error.args[0] if error.args else None
     return found if isinstance(found, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 

@@ -15,6 +15,14 @@ PATIENCE = 90.0
 """Seconds that anything may take on a busy machine."""
 
 
+_PROGRESS = re.compile(r"(?:compact|doctor|export|in the journal|replay|send|verify)  (?: *\d+ %  )?\d")
+
+
+def complaints(said: str) -> list[str]:
+    """The lines on standard error, without the progress that is there if a command takes five seconds."""
+    return [line for line in said.splitlines() if _PROGRESS.match(line) is None]
+
+
 class Program:
     """A running ``penstock``; its standard error is read line by line, and it is gone after the block."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import penstock
+from tests.cli.running import PATIENCE, penstock
 from tests.required_tools import require_tool
 
 
@@ -29,7 +29,7 @@ def completed(script: Path, words: list[str], folder: Path) -> set[str]:
         "$function_name" penstock "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"
         printf '%s\\n' "${{COMPREPLY[@]}}"
     """
-    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=folder, timeout=30)
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, cwd=folder, timeout=PATIENCE)
     assert done.stderr == ""
     return set(done.stdout.split())
 

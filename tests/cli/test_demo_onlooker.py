@@ -1,6 +1,5 @@
 """What the demo says of who holds whom up is true of its gateways."""
 
-import socket
 import threading
 from contextlib import ExitStack
 
@@ -13,6 +12,7 @@ from penstock.cli.demo.onlooker import Onlooker
 from penstock.observe import DashboardOptions
 from penstock.spec import Subscription
 from tests.aquifer.faults.rigs import ANYWHERE, eventually
+from tests.free_ports import free_port
 
 
 class Stuck:
@@ -65,8 +65,7 @@ def test_the_address_of_a_dashboard_is_told() -> None:
 
 
 def test_the_dashboard_is_where_it_is_wanted() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = f"127.0.0.1:{server.getsockname()[1]}"
+    address = f"127.0.0.1:{free_port()}"
     with Gateway(Flux.never(), ANYWHERE) as gateway, Onlooker({gateway.endpoint: "Spark"}) as onlooker:
         told: list[str] = []
         onlooker.show(told.append, DashboardOptions(listen=address))

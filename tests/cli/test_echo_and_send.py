@@ -15,6 +15,7 @@ import pytest
 from penstock.cli import main
 from penstock.net import TcpServer
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
+from tests.free_ports import free_port
 
 pytestmark = pytest.mark.slow
 
@@ -157,9 +158,7 @@ def test_acknowledged_lines_are_in_the_journal_once_over_a_kill_of_the_gateway(t
     path = tmp_path / "lines"
     lines = [b"line %d" % number for number in range(100_000)]
     path.write_bytes(b"\n".join(lines))  # the last one without an end
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     gateway = ("--source", f"tcp-listen://127.0.0.1:{port}?acknowledge", "--stay", "--max-records", "20000")
     journal = ("--journal", str(tmp_path / "journal"))
     with ExitStack() as running:
@@ -176,7 +175,7 @@ def test_acknowledged_lines_are_in_the_journal_once_over_a_kill_of_the_gateway(t
         assert known <= len(printed)
         if known < len(printed):
             resumed += read("tail", second.endpoint, "--id", "mine", "--count", str(len(printed) - known))
-        assert send.end(60) == 0
+        assert send.end() == 0
     assert printed == lines[: len(printed)]
     assert lines[:known] + resumed == lines
     assert "100,000 lines are in the journal" in send.said[-1]

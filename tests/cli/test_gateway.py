@@ -8,18 +8,18 @@ import socket
 import sqlite3
 import subprocess
 import threading
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from penstock.aquifer import SqliteJournal
+from penstock.aquifer import SqliteJournal, probe
 from penstock.cli import main
 from penstock.cli.gateway import status as status_command
 from tests.aquifer.faults.rigs import eventually
 from tests.cli.running import PATIENCE, Gateway, Program, penstock
 from tests.cli.terminals import Terminal
+from tests.free_ports import free_port
 
 
 @pytest.fixture(autouse=True)
@@ -118,10 +118,8 @@ def test_a_signal_ends_it_cleanly_though_the_source_is_silent(
         assert penstock("tail", gateway.endpoint, "--count", "3").stdout == "one\ntwo\nthree\n"
         gateway.process.stdin.write(b"half a li")  # type: ignore[union-attr]
         gateway.process.stdin.flush()  # type: ignore[union-attr]
-        began = time.monotonic()
         gateway.process.send_signal(number)
         assert gateway.end() == code
-        assert time.monotonic() - began < 30
 
     assert "interrupted: 3 records taken" in gateway.said[-1]
     assert "the journal has the offsets 0 to 2" in gateway.said[-1]
@@ -188,11 +186,14 @@ def test_a_slow_reader_holds_back_a_server_that_sends_lines(capsys: pytest.Captu
         with Gateway("--source", source, "--max-records", "500") as gateway:
             sender, _ = server.accept()
             with sender, Program("tail", gateway.endpoint, "--rate", "100/s") as tail:
-                # A sender that has to wait for this long is held back: everybody else here is idle.
+                # A sender that has to wait for this long although the log is full is held back.
                 sender.settimeout(1.5)
-                with contextlib.suppress(TimeoutError):
-                    while sent < 50_000_000:
+                is_full = False
+                while not is_full and sent < 50_000_000:
+                    try:
                         sent += sender.send(line * 64)
+                    except TimeoutError:
+                        is_full = probe(gateway.endpoint, PATIENCE).records >= 400
                 printed = sum(1 for _ in range(100) if tail.stdout.readline() == line)
                 assert main(["gateway", "status", gateway.endpoint, "--json"]) == 0
 
@@ -254,10 +255,7 @@ def test_the_status_shows_who_is_there_and_who_is_away(capsys: pytest.CaptureFix
 
 @pytest.mark.slow
 def test_the_status_of_nobody_is_an_error_soon() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        nobody = f"tcp://127.0.0.1:{taken.getsockname()[1] - 1}"
-
-    done = penstock("gateway", "status", nobody)
+    done = penstock("gateway", "status", f"tcp://127.0.0.1:{free_port()}")
 
     assert done.returncode == 1
     assert re.fullmatch(
@@ -349,6 +347,7 @@ def test_several_streams_have_a_log_each_and_go_on_after_a_kill(
     arguments = (*sources, "--journal", str(tmp_path / "logs"))
 
     with Gateway(*arguments, "--stay") as first:
+        eventually(lambda: probe(f"{first.endpoint}/clicks", PATIENCE).end == 20)
         assert main(["gateway", "status", f"{first.endpoint}/clicks"]) == 0
         shown = capsys.readouterr().out
         with Program("tail", f"{first.endpoint}/clicks", "--id", "reader", "--count", "5") as tail:

@@ -11,6 +11,7 @@ from penstock.cli import main
 from penstock.cli.gateway.useless_options import refuse_useless_for_writers
 from penstock.feeds import FeedOptions
 from tests.cli.running import Gateway, penstock
+from tests.free_ports import free_port
 
 HERE = "tcp://127.0.0.1:0"
 ENCRYPTED = ("--curve-control", HERE, "--curve", "x", "--allow", "y")
@@ -178,8 +179,7 @@ def test_a_port_that_is_taken(capsys: pytest.CaptureFixture[str], tmp_path: Path
 
 
 def test_a_server_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        source = f"tcp://127.0.0.1:{gone.getsockname()[1]}?once"  # otherwise it is looked for
+    source = f"tcp://127.0.0.1:{free_port()}?once"  # otherwise it is looked for
     code, said = complaint(capsys, "gateway", "--source", source)
 
     assert code == 1

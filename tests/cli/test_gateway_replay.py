@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import random
 import signal
-import socket
 from pathlib import Path
 
 import pytest
 
 from penstock.aquifer import AquiferPublisher, probe
 from tests.cli.running import Gateway, Program, penstock
+from tests.free_ports import free_port
 
 MEND = """
 def mend(letter):
@@ -23,12 +23,6 @@ def some(letter):
 def broken(letter):
     raise KeyError("oh")
 """
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
 
 
 @pytest.fixture

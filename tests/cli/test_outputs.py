@@ -1,6 +1,5 @@
 """Commands whose output or whose terminal is gone: they end quietly, or go on."""
 
-import re
 import shutil
 import signal
 import socketserver
@@ -17,7 +16,7 @@ from penstock.aquifer import AquiferPublisher, SqliteJournal
 from penstock.aquifer import Gateway as LibraryGateway
 from penstock.cli import main
 from penstock.streams import Flux
-from tests.cli.running import PATIENCE, Gateway, Program, penstock
+from tests.cli.running import PATIENCE, Gateway, Program, complaints, penstock
 from tests.cli.terminals import Terminal
 
 COMMANDS = [
@@ -53,7 +52,6 @@ OTHERS = [
     ["run", "--help"],
 ]
 """All others, of which none writes for long."""
-PROGRESS = re.compile(rb"[a-z]+ +\d+ %  \d+ of \d+ steps;")
 
 
 @pytest.fixture(scope="module")
@@ -102,27 +100,24 @@ def shell(arguments: list[str], redirection: str) -> subprocess.CompletedProcess
     words = [sys.executable, "-m", "penstock.cli", *arguments]
     command = " ".join(f"'{word}'" for word in words)
     return subprocess.run(
-        ["bash", "-c", f"set -o pipefail; {command} {redirection}"], capture_output=True, timeout=60
+        ["bash", "-c", f"set -o pipefail; {command} {redirection}"], capture_output=True, timeout=PATIENCE
     )
-
-
-def complaints(done: subprocess.CompletedProcess[bytes]) -> list[bytes]:
-    """What a command has said on its other output, without the progress that it shows on a busy machine."""
-    return [line for line in done.stderr.splitlines() if PROGRESS.match(line) is None]
 
 
 @pytest.mark.parametrize("arguments", COMMANDS + OTHERS, ids=" ".join)
 def test_a_command_with_a_closed_output_ends_quietly(arguments: list[str], words: dict[str, str]) -> None:
     done = shell([word.format(**words) for word in arguments], ">&-")
 
-    assert (done.returncode, complaints(done)) == (0, [])
+    assert complaints(done.stderr.decode()) == []
+    # A doctor may find that the disk of a busy machine is slow.
+    assert done.returncode in ((0, 1) if arguments[0] == "doctor" else (0,))
 
 
 @pytest.mark.parametrize("arguments", COMMANDS, ids=" ".join)
 def test_a_command_whose_reader_has_enough_ends_quietly(arguments: list[str], words: dict[str, str]) -> None:
     done = shell([word.format(**words) for word in arguments], "| head -c 1")
 
-    assert (done.returncode, complaints(done)) == (0, [])
+    assert (done.returncode, complaints(done.stderr.decode())) == (0, [])
 
 
 def test_an_echo_with_a_closed_output_serves_and_ends_quietly() -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 
+from tests.cli.running import PATIENCE
 from tests.cli.terminals import Terminal
 
 
@@ -14,7 +15,7 @@ def _command(*arguments: str) -> list[str]:
 
 def test_the_demo_shows_the_queue_at_its_bound_and_loses_nothing() -> None:
     done = subprocess.run(
-        _command("--duration", "3", "--headless"), capture_output=True, text=True, timeout=50
+        _command("--duration", "3", "--headless"), capture_output=True, text=True, timeout=PATIENCE
     )
 
     assert done.returncode == 0, done.stderr
@@ -28,7 +29,7 @@ def test_the_demo_shows_the_queue_at_its_bound_and_loses_nothing() -> None:
 
 def test_the_source_is_held_to_the_pace_of_the_slow_subscriber() -> None:
     done = subprocess.run(
-        _command("--duration", "6", "--headless"), capture_output=True, text=True, timeout=50
+        _command("--duration", "6", "--headless"), capture_output=True, text=True, timeout=PATIENCE
     )
 
     lines = re.findall(r"subscriber (slow|fast)  source +([\d,]+)/s", done.stdout)
@@ -54,7 +55,7 @@ def test_ctrl_c_ends_it_cleanly() -> None:
         assert program.stdout is not None
         first = program.stdout.readline()
         program.send_signal(signal.SIGINT)
-        rest, complaints = program.communicate(timeout=20)
+        rest, complaints = program.communicate(timeout=PATIENCE)
 
     assert first
     assert program.returncode == 130
@@ -63,7 +64,7 @@ def test_ctrl_c_ends_it_cleanly() -> None:
 
 
 def test_a_run_of_no_time_is_refused_with_a_reason() -> None:
-    done = subprocess.run(_command("--duration", "0"), capture_output=True, text=True, timeout=50)
+    done = subprocess.run(_command("--duration", "0"), capture_output=True, text=True, timeout=PATIENCE)
 
     assert done.returncode == 2
     assert "at least 1 second" in done.stderr

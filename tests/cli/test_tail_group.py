@@ -11,7 +11,7 @@ from penstock.aquifer import Gateway, Limits, Record, partition_of, probe
 from penstock.cli import main
 from penstock.streams import Flux
 from tests.aquifer.faults.rigs import ANYWHERE, ByHand, eventually
-from tests.cli.running import Program, penstock
+from tests.cli.running import PATIENCE, Program, penstock
 
 
 def records(count: int, first: int = 0) -> list[Record]:
@@ -20,7 +20,7 @@ def records(count: int, first: int = 0) -> list[Record]:
 
 def test_two_tails_share_the_records_and_one_takes_over(capsys: pytest.CaptureFixture[str]) -> None:
     source = ByHand()
-    with Gateway(source, ANYWHERE, limits=Limits(member_timeout=2.0)) as gateway:
+    with Gateway(source, ANYWHERE, limits=Limits(member_timeout=60.0)) as gateway:
         where = gateway.endpoint, "--group", "printers", "--partitions", "4", "--json"
         with Program("tail", *where) as one, Program("tail", *where) as two:
 
@@ -80,7 +80,7 @@ def test_a_new_group_begins_at_a_time() -> None:
     noon = 1_769_860_800_000_000
     minutes = [Record(b"minute %d" % minute, timestamp=noon + minute * 60_000_000) for minute in range(60)]
     with Gateway(Flux.from_iterable(minutes), ANYWHERE) as gateway:
-        gateway.join(10)
+        assert gateway.join(PATIENCE)
         done = penstock("tail", gateway.endpoint, "--group", "g", "--from", "2026-01-31T12:57")
     assert sorted(done.stdout.splitlines()) == ["minute 57", "minute 58", "minute 59"]
 

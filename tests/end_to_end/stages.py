@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,13 +11,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["Reader", "Stage", "free_port", "wait_until"]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+__all__ = ["Reader", "Stage", "wait_until"]
 
 
 def wait_until(true: Callable[[], bool], what: str, seconds: float, describe: Callable[[], str]) -> None:
@@ -83,7 +76,7 @@ class Stage:
             before = self.starts
             assert self._process is not None
             _kill_session(self._process.pid)
-            assert self._changed.wait_for(lambda: self.starts > before or self.finished.is_set(), 30)
+            assert self._changed.wait_for(lambda: self.starts > before or self.finished.is_set(), 120)
 
     def slow_down(self, until: Callable[[], bool], most: float = 4.0) -> None:
         """Let it run for a tenth of the time, until something has come of it nevertheless."""
@@ -108,7 +101,7 @@ class Stage:
         self._over = True
         if self._process is not None:
             _kill_session(self._process.pid)
-        self._keeper.join(30)
+        self._keeper.join(120)
 
     def last_words(self) -> str:
         said = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []

@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.stages import Reader, Stage, free_port, wait_until
+from tests.end_to_end.stages import Reader, Stage, wait_until
+from tests.free_ports import free_port
 
 pytestmark = [
     pytest.mark.slow,
@@ -117,7 +118,7 @@ def test_whoever_is_slow_or_killed_every_line_arrives_once(tmp_path: Path) -> No
             each.kill()
         wait_until(reached(total), "the end", PATIENCE, describe)
         for each in senders:
-            assert each.finished.wait(60), describe()
+            assert each.finished.wait(PATIENCE), describe()
         starts = {each.name: each.starts for each in stages}
         peaks = {each.name: each.peak for each in stages}
 

@@ -18,13 +18,8 @@ import redis
 from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
 from penstock.streams import Flux
 from tests.cli.running import PATIENCE
+from tests.free_ports import free_port
 from tests.required_tools import require_tool
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until(true: Callable[[], bool], what: str) -> None:

@@ -80,9 +80,8 @@ class Chaos:
         everybody = [GATEWAY, *self._programs]
         victims = everybody + self._random.choices(everybody, k=KILLS - len(everybody))
         self._random.shuffle(victims)
-        deadline = time.monotonic() + LONG
         for point, victim in zip(points, victims, strict=True):
-            self._wait_for(progress, point, deadline)
+            self._wait_for(progress, point)
             self._killed[victim] += 1
             self.kill(victim)
             if self._piped:
@@ -93,7 +92,7 @@ class Chaos:
                 self._start_piped()
             else:
                 self._start(victim)
-        self._wait_for(progress, total, deadline)
+        self._wait_for(progress, total)
 
     def _start(self, name: str) -> None:
         if name == GATEWAY:
@@ -108,7 +107,8 @@ class Chaos:
         assert process.stdout is not None
         process.stdout.close()  # The gateway has it now, and is the only one.
 
-    def _wait_for(self, progress: Callable[[], int], point: int, deadline: float) -> None:
+    def _wait_for(self, progress: Callable[[], int], point: int) -> None:
+        deadline = time.monotonic() + LONG
         while progress() < point:
             assert time.monotonic() < deadline, f"seed {self.seed}: stuck at {progress()}"
             time.sleep(0.005)

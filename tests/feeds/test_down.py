@@ -22,12 +22,7 @@ from penstock.net.http import BadStatus
 from penstock.observe import MetricsServer, Observer, why
 from tests.cli.running import PATIENCE
 from tests.feeds.reading import Reader
-
-
-def free_port() -> int:
-    """A port at which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        return int(gone.getsockname()[1])
+from tests.free_ports import free_port
 
 
 def wait_until(reached: Callable[[], bool]) -> None:

@@ -13,7 +13,6 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
-    NewPartitions,
     ScramCredentialInfo,
     ScramMechanism,
     UserScramCredentialUpsertion,
@@ -23,8 +22,9 @@ from penstock import feeds
 from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
 from penstock.feeds import BadFeed, FeedOptions
 from tests.cli.running import PATIENCE
-from tests.feeds.brokers import free_port, records_of, wait_until
+from tests.feeds.brokers import records_of, wait_until
 from tests.feeds.reading import Reader, followed
+from tests.free_ports import free_port
 from tests.kafka.broker import KafkaBroker
 
 HERE = "tcp://127.0.0.1:0"
@@ -146,7 +146,7 @@ def test_a_partition_that_is_added_is_read_from_its_beginning(kafka: KafkaBroker
     kafka.send(topic, [b"old"])
     with feeds.open(url(kafka, topic)) as feed, followed(feed) as reader:
         assert reader.take(1) == [b"old"]
-        kafka.admin.create_partitions([NewPartitions(topic, 2)])[topic].result(PATIENCE)
+        kafka.add_partitions(topic, 2)
         kafka.send(topic, [b"new"], partition=1)
         assert reader.take(1) == [b"new"]
 

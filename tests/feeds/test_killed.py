@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.feeds.brokers import free_port
 from tests.feeds.chaos import HEAD, LONG, RECORDS, Chaos, asked_of, number_in, script
 from tests.feeds.nginx import nginx_command
+from tests.free_ports import free_port
 from tests.required_tools import require_tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(LONG + 60)]

@@ -16,14 +16,13 @@ import pytest
 import trustme
 
 from penstock import feeds
-from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal
+from penstock.aquifer import AquiferPublisher, Gateway, Record, SqliteJournal, probe
 from penstock.feeds import BadFeed, Delivery, FeedOptions, LineTooLong, mqtt_connection
 from penstock.feeds.schemes.mqtt import MqttFeed
 from tests.cli.running import PATIENCE
 from tests.feeds.brokers import (
     Mosquitto,
     Process,
-    free_port,
     gateway_command,
     records_of,
     resident,
@@ -32,6 +31,7 @@ from tests.feeds.brokers import (
 )
 from tests.feeds.mqtt_sender import MqttSender
 from tests.feeds.reading import Reader, followed
+from tests.free_ports import free_port
 
 HERE = "tcp://127.0.0.1:0"
 RECORDS = int(os.environ.get("PENSTOCK_FEED_RECORDS", "3000"))
@@ -204,6 +204,7 @@ def test_a_slow_reader_keeps_the_memory_flat_and_loses_nothing(
 
         send(0)
         reader.take(1)
+        wait_until(lambda: probe(f"tcp://127.0.0.1:{port}", PATIENCE).records >= 15, "the log is not full")
         wait_until(lambda: _is_still(tmp_path / "log.db"), "the gateway goes on reading")
         memory = resident(gateway.pid)
         send(count // 2)
@@ -500,8 +501,8 @@ def test_a_broker_that_gives_no_reason_for_a_second_client_with_the_same_id_is_u
     with feeds.open(mine) as feed, followed(feed):
         is_up(feed)
         with feeds.open(mine) as other, followed(other):
-            wait_until(lambda: feed.state.status == "down", "it does not say that it is down")
-            assert "another client has connected with the client id mine" in str(feed.state)
+            taken = "another client has connected with the client id mine"
+            wait_until(lambda: taken in str(feed.state), "it does not say that it is down")
 
 
 def test_a_broker_without_mqtt_5_ends_the_feed() -> None:
@@ -549,8 +550,8 @@ def test_a_broker_that_sends_what_is_wrong_does_not_end_the_feed(wrong: bytes) -
         followed(feed) as reader,
     ):
         assert values(reader.take(1)) == [b"1"], "what came before is taken"
-        wait_until(lambda: feed.state.status == "down", f"the feed is {feed.state}")
-        assert "the broker" in str(feed.state)
+        # It connects anew, and is up for a moment each time.
+        wait_until(lambda: "the broker" in str(feed.state), f"the feed is {feed.state}")
 
 
 def test_a_broker_that_allows_a_long_silence_is_asked_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

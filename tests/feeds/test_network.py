@@ -31,6 +31,7 @@ from penstock.streams import Flux
 from tests.cli.running import penstock
 from tests.feeds.brokers import wait_until
 from tests.feeds.reading import Reader
+from tests.free_ports import free_port
 
 SOON = 45
 
@@ -187,7 +188,8 @@ def test_a_server_that_is_gone_without_a_word_is_noticed(scheme: str) -> None:
         with opened(url) as source:
             lines = iter(source.flux().to_iterable())
             assert next(lines) == b"one"
-            assert asks_whether_the_other_side_is_there(remote=port)
+            # The file shows another timer for as long as an answer is on its way.
+            wait_until(lambda: asks_whether_the_other_side_is_there(remote=port), "it does not ask")
             over.set()
             assert list(lines) == []
         serving.join(SOON)
@@ -198,7 +200,8 @@ def test_a_sender_that_is_gone_without_a_word_is_noticed() -> None:
     with opened("tcp-listen://127.0.0.1:0") as source, connect(source) as sender:
         sender.sendall(b"one\n")
         assert first(source, 1) == [b"one"]
-        assert asks_whether_the_other_side_is_there(source.port, sender.getsockname()[1])
+        ports = source.port, sender.getsockname()[1]
+        wait_until(lambda: asks_whether_the_other_side_is_there(*ports), "it does not ask")
 
 
 def test_a_sender_waits_while_nobody_asks() -> None:
@@ -251,7 +254,8 @@ def test_dropped_datagrams_are_reported_although_no_others_come_after_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     def reported() -> int:
-        return sum(int(record.getMessage().split()[0]) for record in caplog.records)
+        said = [record.getMessage() for record in caplog.records]
+        return sum(int(each.split()[0]) for each in said if "datagrams arrived" in each)
 
     sent, reader = 6000, Reader()
     with opened("udp://127.0.0.1:0") as source, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
@@ -278,7 +282,7 @@ def test_datagrams_that_were_dropped_shortly_before_the_end_are_reported_at_the_
         wait_until(
             lambda: channel.metrics.dropped + (channel.metrics.kernel_dropped or 0) > 0, "none is dropped"
         )
-        assert not caplog.records
+        assert "datagrams arrived" not in caplog.text
     assert "datagrams arrived while there was no space, and were dropped" in caplog.text
 
 
@@ -321,7 +325,7 @@ def test_a_lost_connection_is_made_again_and_half_a_line_is_left_out(
 
 
 def test_a_server_that_is_away_for_a_while_is_found_again(caplog: pytest.LogCaptureFixture) -> None:
-    server = socket.create_server(("127.0.0.1", 0))
+    server = socket.create_server(("127.0.0.1", free_port()))
     address = server.getsockname()
     with opened(f"tcp://127.0.0.1:{address[1]}") as source:
         lines = iter(source.flux().to_iterable())
@@ -342,7 +346,7 @@ def test_a_server_that_is_away_for_a_while_is_found_again(caplog: pytest.LogCapt
 
 
 def test_a_source_that_looks_for_its_server_can_be_closed(caplog: pytest.LogCaptureFixture) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    with socket.create_server(("127.0.0.1", free_port())) as server:
         source = feeds.open(f"tcp://127.0.0.1:{server.getsockname()[1]}")
         sender, _ = server.accept()
     ended = threading.Event()

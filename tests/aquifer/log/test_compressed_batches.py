@@ -160,7 +160,11 @@ def test_without_the_package_a_file_that_has_no_compressed_batches_any_more_open
 
 
 @pytest.mark.parametrize("kind", ["inline", "segments"])
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(data=st.data())
 def test_a_byte_of_a_compressed_batch_that_has_changed_is_noticed(
     kind: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest

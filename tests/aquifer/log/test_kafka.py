@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -59,6 +61,7 @@ def test_another_one_continues_where_a_dead_one_was(kafka: KafkaBroker, topic: s
 
 
 def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, topic: str) -> None:
+    before = clients()
     first = KafkaJournal(kafka.address, topic)
     fill(first, [3])
     second = KafkaJournal(kafka.address, topic)
@@ -74,6 +77,35 @@ def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, to
     assert third.head == 9
     assert third.find(3) == ours[0]
     third.close()
+    second.close()
+    wait_until(lambda: clients() <= before, "a client goes on")
+
+
+def test_that_it_is_fenced_is_understood_although_the_client_calls_back_with_an_exception(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine the fatal error and the answer for each message come at the same time."""
+
+    class Slow:
+        """A producer that is asked late."""
+
+        def __init__(self, producer: Producer) -> None:
+            self._producer = producer
+
+        def flush(self, patience: float) -> int:
+            time.sleep(1)  # Meanwhile everything arrives.
+            return self._producer.flush(patience)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._producer, name)
+
+    first = KafkaJournal(kafka.address, topic)
+    KafkaJournal(kafka.address, topic).close()
+    assert first._topics._producer is not None
+    monkeypatch.setattr(first._topics, "_producer", Slow(first._topics._producer))
+    with pytest.raises(JournalInUse, match="another gateway has opened the log kafka://"):
+        fill(first, [3, 2])
+    first.close()
 
 
 def test_of_two_gateways_on_one_topic_one_is_told_that_it_is_fenced(kafka: KafkaBroker, topic: str) -> None:
@@ -150,6 +182,35 @@ def test_a_clock_that_was_set_makes_nothing_older_for_the_next_owner(
     again.close()
 
 
+def clients() -> set[str]:
+    """The clients of Kafka that this process has: each has one thread of this name."""
+    found = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(OSError):  # It has ended meanwhile.
+            if (task / "comm").read_text() == "rdk:main\n":
+                found.add(task.name)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="the system does not list threads")
+def test_a_journal_that_is_closed_or_cannot_be_opened_leaves_no_client(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.send(foreign := kafka.topic(), [b"not a batch"])
+    before = clients()
+    kept: list[object] = []  # Nothing goes because nobody needs it any more.
+    for _ in range(2):  # The second one finds the topics.
+        journal = KafkaJournal(kafka.address, topic)
+        fill(journal, [3])
+        assert not clients() <= before
+        journal.close()
+        kept.append(journal)
+    with pytest.raises(JournalDamaged) as refused:
+        KafkaJournal(kafka.address, foreign)
+    kept.append(refused)
+    wait_until(lambda: clients() <= before, "a client goes on")
+
+
 def test_a_batch_of_some_megabytes_comes_back(kafka: KafkaBroker, topic: str) -> None:
     journal = KafkaJournal(kafka.address, topic, cache_bytes=1)
     large = batches_from(0, [3, 1, 3], width=2_000_000)
@@ -183,20 +244,22 @@ def test_what_a_killed_gateway_had_not_committed_is_not_in_the_log(kafka: KafkaB
 
 def test_a_broker_that_is_away_is_told_and_survived(tmp_path: Path, topic: str) -> None:
     with KafkaBroker(tmp_path / "kafka") as kafka:
-        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=8.0)
+        journal = KafkaJournal(kafka.address, topic, cache_bytes=1, patience=PATIENCE)
         stored = fill(journal, [3, 2])
         kafka.kill()
+        journal._topics._patience = 2.0  # Nobody will answer.
         new = batches_from(5, [4])
         with pytest.raises(JournalUnavailable, match="do not answer as they should"):
             journal.append(new, {"mark": "1"})
         with pytest.raises(JournalUnavailable):
             journal.find(0)
         kafka.start()
+        journal._topics._patience = PATIENCE
         _until_it_answers(journal, new)
         assert everything(journal) == stored + new
         assert journal.marks == {"mark": "1"}
         journal.close()
-        _readers_wait(kafka, KafkaJournal(kafka.address, topic, cache_bytes=1, patience=8.0))
+        _readers_wait(kafka, KafkaJournal(kafka.address, topic, cache_bytes=1, patience=PATIENCE))
     with pytest.raises(JournalUnavailable, match="do not answer"):
         KafkaJournal(kafka.address, topic, patience=1.0)
 
@@ -206,6 +269,7 @@ def _readers_wait(kafka: KafkaBroker, journal: KafkaJournal) -> None:
     expected = [value for batch in everything(journal) for value in unpack_values(batch.payload)]
     with Gateway(None, "tcp://127.0.0.1:0", journal=journal, writable=True) as gateway:
         kafka.kill()
+        journal._topics._patience = 8.0
         readers = [Reader(), Reader()]
         for reader, dialect in zip(readers, ("extended", "plain"), strict=True):
             AquiferPublisher(gateway.endpoint, dialect=dialect, patience=PATIENCE).subscribe(reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import shlex
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,6 +17,7 @@ from penstock.aquifer.log import Cursor
 from penstock.kafka import KafkaAddress
 from tests.aquifer.log.making import everything, fill
 from tests.cli.running import PATIENCE
+from tests.feeds.brokers import wait_until
 from tests.kafka.broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
@@ -26,6 +28,12 @@ PAGE = Path(__file__).parents[3] / "docs" / "aquifer.md"
 @pytest.fixture
 def topic() -> str:
     return f"log-{secrets.token_hex(4)}"
+
+
+def has_settings(kafka: KafkaBroker, topic: str, wanted: dict[str, str]) -> bool:
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    found = kafka.admin.describe_configs([resource])[resource].result(PATIENCE)
+    return wanted.items() <= {name: str(entry.value) for name, entry in found.items()}.items()
 
 
 def run_kafka_configs(kafka: KafkaBroker, message: str) -> None:
@@ -40,6 +48,9 @@ def run_kafka_configs(kafka: KafkaBroker, message: str) -> None:
         ]
         resource = ConfigResource(ConfigResource.Type.TOPIC, words[5], incremental_configs=entries)
         kafka.admin.incremental_alter_configs([resource])[resource].result(PATIENCE)
+        # The controller answers. That the broker knows of it is another matter.
+        given = {entry.name: str(entry.value) for entry in entries}
+        wait_until(partial(has_settings, kafka, words[5], given), "the settings stay")
 
 
 @pytest.mark.parametrize(

@@ -95,13 +95,13 @@ class TestBound:
 
     def test_one_writer_too_many_is_told_and_the_others_go_on(self) -> None:
         with Gateway(None, "tcp://127.0.0.1:0", writable=True) as gateway, couriers() as connect:
-            courier = connect(gateway, patience=0.5)
+            courier = connect(gateway)
             for name in ("a", "b", "c"):
                 deliver(courier, 0, [name.encode()], query=name)
 
             courier.stage("d", 0, 0, 0, 0, count=1, payload=b"\x91\xc4\x01d", metadata=b"\x93\x01\xc0\xc0")
             with pytest.raises(AquiferError, match="no space for 'd': too many others write"):
-                courier.publish("d", 0, [(0, 0, 1)], timeout=0.5)
+                courier.publish("d", 0, [(0, 0, 1)], timeout=3.0)
             deliver(courier, 1, [b"again"], query="a")
 
             assert log_of(gateway.endpoint) == [b"a", b"b", b"c", b"again"]

@@ -183,11 +183,15 @@ class TestWrittenOnAnotherThread:
         assert segment_files(path)
 
     def test_a_closed_journal_leaves_no_thread(self, open_sqlite: OpenSqlite) -> None:
-        before = set(threading.enumerate())
+        def writers() -> set[threading.Thread]:
+            return {each for each in threading.enumerate() if each.name.startswith("penstock-journal")}
+
+        before = writers()
         journal = open_sqlite()
         fill(journal, [3])
+        assert writers() - before
         journal.close()
-        assert set(threading.enumerate()) <= before
+        assert writers() <= before
 
 
 class TestTornEnd:

@@ -123,7 +123,7 @@ def test_elsewhere_it_is_opened_with_a_warning(
 ) -> None:
     stored(path, 3)
     stored(path, 1)
-    assert caplog.text == ""
+    assert str(tmp_path) not in caplog.text
     copy = tmp_path / "copy.db"
     shutil.copy(path, copy)
     with caplog.at_level(logging.WARNING):
@@ -131,7 +131,7 @@ def test_elsewhere_it_is_opened_with_a_warning(
         assert "If it is not the newest copy, stop this gateway" in caplog.text
         caplog.clear()
         stored(copy, 1)
-        assert caplog.text == "", "it is known here from now on"
+        assert str(tmp_path) not in caplog.text, "it is known here from now on"
 
 
 def test_what_a_failed_transaction_left_is_gone_when_the_journal_is_closed(
@@ -156,7 +156,7 @@ def test_a_reader_that_has_read_further_in_this_epoch_is_told_and_the_gateway_sa
         assert isinstance(answer, OnError)
         assert "was an old copy of the journal restored?" in answer.message
     assert front.table.counters["ahead of the log"] == 2
-    assert len(caplog.records) == 1
+    assert len([each for each in caplog.records if "150" in each.getMessage()]) == 1
     answer = front.ask(Subscribe(x=SubscribeFields(v=1, from_=150)))
     assert isinstance(answer, OnError)
     assert "old copy" not in answer.message, "it does not know the epoch"

@@ -103,9 +103,12 @@ class KafkaJournal(AnnotatedJournal):
             self._topics.create()
             self._topics.take_over()
             self._load()
+            self._reader = KafkaBatchReader(self._topics, self._cache_bytes, min(5.0, self._patience))
         except JournalInUse as error:
             raise self._taken_over(str(error)) from error
-        self._reader = KafkaBatchReader(self._topics, self._cache_bytes, min(5.0, self._patience))
+        except BaseException:
+            self._topics.close()
+            raise
 
     def beside(self, suffix: str, max_records: int, max_bytes: int) -> KafkaJournal:
         """Another log at the same brokers, in a topic whose name ends with ``suffix``."""

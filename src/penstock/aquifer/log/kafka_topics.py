@@ -10,6 +10,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -82,10 +84,18 @@ class KafkaTopics:
         self._topic, self._state = address.topic, f"{address.topic}-state"
         self._patience = patience
         self._errors = BrokerErrors()
-        self._admin: AdminClient = AdminClient(client_settings(address, self._errors))
+        self._open_admin: AdminClient | None = AdminClient(client_settings(address, self._errors))
         self._producer: Producer | None = None
+        self._deletion: Future[Any] | None = None
+        """The answer to the last request to delete."""
         self._found: list[str] = []
         """The topics that were there."""
+
+    @property
+    def _admin(self) -> AdminClient:
+        if self._open_admin is None:
+            raise JournalError(f"the journal {self.name} is closed; open it again where it is needed")
+        return self._open_admin
 
     # ---------------------------------------------------------------- opening
     def create(self) -> None:
@@ -204,7 +214,8 @@ class KafkaTopics:
         try:
             producer.init_transactions(self._patience)
         except KafkaException as error:
-            producer.poll(0)
+            with suppress(KafkaException):
+                producer.poll(0)  # Errors that were noted meanwhile.
             raise self.problem(error) from error
         self._producer = producer
 
@@ -278,10 +289,12 @@ class KafkaTopics:
             if producer.flush(self._patience) or failed:
                 raise KafkaException(failed[0]) if failed else TimeoutError("no answer")
             producer.commit_transaction(self._patience)
-        except (KafkaException, BufferError, TimeoutError) as error:
-            producer.poll(0)
+        except (KafkaException, BufferError, TimeoutError, SystemError) as error:
+            if isinstance(error, SystemError) and not isinstance(error.__cause__, KafkaException):
+                raise
             self._producer = None
             self._abandon(producer)
+            del producer  # It has threads, and an error keeps its frames for a while.
             raise self.problem(error) from error
         return [places[first] for first in sorted(places)]
 
@@ -289,17 +302,19 @@ class KafkaTopics:
         """Nothing of it is sent any more; the broker ends its transaction when we take over."""
         from confluent_kafka import KafkaException
 
-        try:
+        # It is fenced, or there is no broker: there is nothing to abort, or nobody to tell.
+        with suppress(KafkaException, SystemError):
+            producer.poll(0)  # Errors that were noted meanwhile.
+        with suppress(KafkaException, SystemError):
             producer.purge()
             producer.abort_transaction(0)
-        except KafkaException:
-            return  # It is fenced, or there is no broker: there is nothing to abort, or nobody to tell.
 
     def delete_before(self, place: int) -> None:
         """Let go of the messages before this one; how soon is up to Kafka."""
         from confluent_kafka import TopicPartition
 
-        self._admin.delete_records([TopicPartition(self._topic, 0, place)])
+        where = TopicPartition(self._topic, 0, place)
+        self._deletion = self._admin.delete_records([where])[where]
         self._admin.poll(0)
 
     # ---------------------------------------------------------------- reading
@@ -392,8 +407,17 @@ class KafkaTopics:
             consumer.close()
 
     def close(self) -> None:
-        """Disconnect."""
-        self._producer = None
+        """Disconnect, when the last request to delete has been answered. It can be called again."""
+        from confluent_kafka import KafkaException
+
+        if self._deletion is not None:
+            # A client that is gone sends nothing any more.
+            with suppress(KafkaException, TimeoutError):
+                self._deletion.result(self._patience)
+            self._deletion = None
+        # Each has threads and connections, and goes with the last reference. Not with the one to this object:
+        # an error of a request and the frames that it has gone through refer to one another.
+        self._producer = self._open_admin = None
 
     def problem(self, error: BaseException | KafkaError) -> JournalError:
         """What an error of the brokers means to a journal."""
