@@ -52,10 +52,11 @@ def test_nothing_is_lost_and_nothing_comes_twice_when_connections_are_cut_again_
     source = Numbers(20_000, width=100)
     chance = random.Random(SEED)
     with over_a_bad_line(source, journal=small()) as (gateway, proxy, endpoint):
-        proxy.cut_after = lambda: chance.randrange(1000, 600_000)
+        # Of two megabytes: also if the connections that get little to carry are those with the low bounds.
+        proxy.cut_after = lambda: chance.randrange(1000, 400_000)
         publisher = AquiferPublisher(endpoint, id=name, window=1000, max_window=4000, patience=30)
         reader = Recorder.of(publisher, UNBOUNDED)
-        assert reader.wait(50).completed
+        assert reader.wait(100).completed
         assert reader.items == source.values()
         assert proxy.cuts >= 5
         # Its goodbye may be lost as well; but of the sessions before the last one none is kept.
