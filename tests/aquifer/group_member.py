@@ -20,8 +20,8 @@ from penstock.spec import Subscription
 class Worker:
     """Handles one record after the other."""
 
-    def __init__(self, path: str, pause: float) -> None:
-        self.over = threading.Event()
+    def __init__(self, path: str, pause: float, over: threading.Event) -> None:
+        self.over = over
         self.error: BaseException | None = None
         self.subscription: GroupSubscription
         self._pause = pause
@@ -56,8 +56,9 @@ def main() -> int:
     parser.add_argument("file")
     parser.add_argument("--pause", type=float, default=0.001)
     options = parser.parse_args()
-    worker = Worker(options.file, options.pause)
-    signal.signal(signal.SIGTERM, lambda *_: worker.over.set())
+    over = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: over.set())
+    worker = Worker(options.file, options.pause, over)  # From here on the file is there.
     AquiferPublisher(
         options.endpoint,
         group=options.group,
@@ -69,7 +70,7 @@ def main() -> int:
     ).subscribe(worker)
     worker.over.wait()
     worker.subscription.cancel()
-    if not worker.subscription.join(30):
+    if not worker.subscription.join(60):
         print("the member did not leave", file=sys.stderr)
         return 1
     if worker.error is not None:

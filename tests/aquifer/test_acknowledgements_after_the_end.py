@@ -11,7 +11,14 @@ import pytest
 from penstock.aquifer import AquiferPublisher, Gateway, SqliteJournal
 from penstock.streams import Flux
 from tests.aquifer.faults.processes import GatewayProcess
-from tests.aquifer.faults.rigs import ANYWHERE, UNBOUNDED, eventually, free_endpoint, our_threads
+from tests.aquifer.faults.rigs import (
+    ANYWHERE,
+    UNBOUNDED,
+    eventually,
+    free_endpoint,
+    our_threads,
+    set_patience,
+)
 from tests.aquifer.test_redelivery import Worker
 
 COUNT = 100
@@ -117,11 +124,12 @@ def test_what_is_acknowledged_after_the_end_is_told_at_once() -> None:
 @pytest.mark.parametrize("acknowledge", ["auto", "manual"])
 def test_a_gateway_that_never_comes_back_does_not_spoil_the_end(acknowledge: str) -> None:
     with Gateway(whole(0), ANYWHERE) as gateway:
-        reader = read(gateway.endpoint, 10, acknowledge=acknowledge, patience=0.5)
+        reader = read(gateway.endpoint, 10, acknowledge=acknowledge)
         eventually(has_sent_the_end(gateway))
+        set_patience(reader.subscription, 0.2)
     finish(reader, acknowledge)
     assert reader.ends == [None]
-    assert our_threads() == []
+    eventually(lambda: our_threads() == [], "a thread is left")
 
 
 def test_a_log_that_began_anew_does_not_spoil_the_end(caplog: pytest.LogCaptureFixture) -> None:

@@ -97,10 +97,11 @@ def test_a_question_without_an_answer_is_asked_again_after_a_while() -> None:
         assert peer.heard == 2
 
 
+@pytest.mark.slow
 def test_when_patience_is_over_there_is_no_answer() -> None:
     with asking(lambda number: None) as (peer, asker):
         with pytest.raises(GatewayUnreachable, match="something listens"):
-            asker.ask(Complete(), patience=0.8)
+            asker.ask(Complete(), patience=3)
         assert asker.connected
         assert 2 <= peer.heard <= 3
 
@@ -111,7 +112,7 @@ def test_a_question_whose_connection_was_lost_is_asked_again_soon() -> None:
     port = int(endpoint.rpartition(":")[2])
     reached = threading.Event()
     with SlowLine(port) as line, Gateway(Flux.just(b"x"), endpoint) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         client = LogReader(f"tcp://{line.host}:{port}", patience=3000)
         try:
             assert client.state().head == 1
@@ -126,7 +127,7 @@ def test_a_question_whose_connection_was_lost_is_asked_again_soon() -> None:
             assert not reached.wait(0.5)
             line.flow()
             line.cut()
-            assert reached.wait(30), "the first repetition would come after 15 s, but a loss is seen"
+            assert reached.wait(60), "the first repetition would come after 15 s, but a loss is seen"
             thread.join()
         finally:
             client.close()
@@ -137,7 +138,7 @@ def test_an_answer_to_an_earlier_question_is_not_taken_for_that_to_the_next() ->
     with asking(lambda number: 0.0) as (peer, asker):
         peer.repeats = True
         for number in range(20):
-            answer = asker.ask(Next(number), patience=10)
+            answer = asker.ask(Next(number), patience=60)
             assert isinstance(answer, OnNext)
             assert answer.count == number
 

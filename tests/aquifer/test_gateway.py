@@ -76,7 +76,7 @@ def test_a_gateway_in_an_event_loop_serves_a_source_of_that_loop() -> None:
 
     async def serve() -> list[int]:
         async with Gateway(Flux.from_async_iterable(count), ANYWHERE, codec="msgpack") as gateway:
-            await asyncio.wait_for(gateway.wait_until_ended(), 10)
+            await asyncio.wait_for(gateway.wait_until_ended(), 60)
             return [number async for number in AquiferPublisher(gateway.endpoint, codec="msgpack").flux()]
 
     assert asyncio.run(serve()) == list(range(1000))
@@ -92,19 +92,21 @@ def test_an_event_loop_is_not_held_up_while_a_gateway_closes() -> None:
             ticks += 1
             await asyncio.sleep(0.01)
 
-    async def serve() -> float:
+    async def serve() -> None:
         ticking = asyncio.create_task(tick())
         gate = threading.Event()
-        gateway = Gateway(Blocking(gate), ANYWHERE).start()
-        before, started = ticks, time.monotonic()
+        source = Blocking(gate)
+        gateway = Gateway(source, ANYWHERE).start()
+        eventually(lambda: source.is_asked)
+        before = ticks
         await gateway.aclose()
-        took = time.monotonic() - started
+        # It waits a moment for its source. A loop that was held up would not have ticked once.
+        assert ticks - before >= 3
+        assert source.is_asked, "it does not wait until the source comes back"
         gate.set()
         ticking.cancel()
-        assert ticks - before > took / 0.01 / 5
-        return took
 
-    assert asyncio.run(serve()) < 5
+    asyncio.run(serve())
 
 
 def test_join_says_when_the_whole_source_is_in_the_log() -> None:
@@ -113,13 +115,13 @@ def test_join_says_when_the_whole_source_is_in_the_log() -> None:
         source.give(b"one")
         assert not gateway.join(0.05)
         source.complete()
-        assert gateway.join(10)
+        assert gateway.join(60)
         assert (gateway.status()["head"], gateway.status()["end"]) == (1, 1)
 
 
 def test_drained_says_when_everybody_has_everything() -> None:
     with Gateway(Numbers(1000), ANYWHERE) as gateway:
-        assert gateway.join(10)
+        assert gateway.join(60)
         assert not gateway.drained()
         with reading(gateway.endpoint, 10, id="slow") as slow:
             eventually(has(slow, 10))
@@ -137,7 +139,7 @@ def test_a_source_can_be_made_when_it_is_known_where_the_log_ends(tmp_path: Path
 
     for _ in range(3):
         with Gateway(lines_from, ANYWHERE, journal=SqliteJournal(tmp_path / "log.db")) as gateway:
-            assert gateway.join(10)
+            assert gateway.join(60)
 
     assert asked == [0, 3, 6]
 
@@ -158,7 +160,7 @@ def test_subscribers_at_different_rates_get_the_same_sequence() -> None:
         for recorder, portion in zip(recorders, portions, strict=True):
             recorder.request(portion)
         for recorder in recorders:
-            assert recorder.wait(30).items == source.values()
+            assert recorder.wait(60).items == source.values()
     assert source.asked <= 30_000 + 5000
 
 
@@ -191,7 +193,7 @@ def test_whoever_comes_while_the_log_moves_on_gets_all_from_where_it_was_promise
     ):
         eventually(has(steady, 2000))
         for _ in range(40):
-            with reading(gateway.endpoint, 500, records=True, patience=5) as newcomer:
+            with reading(gateway.endpoint, 500, records=True, patience=60) as newcomer:
                 eventually(lambda it=newcomer: len(it.items) >= 100 or it.terminated)
                 assert newcomer.error is None
                 offsets = [record.offset for record in newcomer.items]
@@ -266,13 +268,12 @@ def test_a_source_that_blocks_while_it_is_asked_does_not_hold_back_what_it_gave_
 
 def test_a_source_that_blocks_while_it_is_asked_does_not_hold_up_the_end() -> None:
     gate = threading.Event()
-    gateway = Gateway(Blocking(gate), ANYWHERE).start()
-    eventually(lambda: gateway.status()["source"]["requested"] > 0)
-    started = time.monotonic()
+    source = Blocking(gate)
+    gateway = Gateway(source, ANYWHERE).start()
+    eventually(lambda: source.is_asked)
     gateway.close()
-    took = time.monotonic() - started
+    assert source.is_asked, "it does not wait until the source comes back"
     gate.set()
-    assert took < 4
     eventually(lambda: our_threads() == [])
 
 
@@ -288,7 +289,7 @@ class FromQueue(Publisher[bytes]):
         class FromQueueSubscription(Subscription):
             def request(self, n: int, /) -> None:
                 for _ in range(n):
-                    element = elements.get(timeout=20)
+                    element = elements.get(timeout=60)
                     if element is None:
                         subscriber.on_complete()
                         break
@@ -305,13 +306,17 @@ class Blocking(Publisher[bytes]):
 
     def __init__(self, gate: threading.Event) -> None:
         self._gate = gate
+        self.is_asked = False
+        """Whether somebody waits in ``request``."""
 
     def subscribe(self, subscriber: Subscriber[bytes], /) -> None:
-        gate = self._gate
+        source, gate = self, self._gate
 
         class BlockingSubscription(Subscription):
             def request(self, n: int, /) -> None:
-                gate.wait(20)
+                source.is_asked = True
+                gate.wait(60)
+                source.is_asked = False
 
             def cancel(self) -> None:
                 pass
@@ -355,7 +360,7 @@ def test_a_best_effort_subscriber_may_rather_be_told_of_the_gap_and_go_on() -> N
         eventually(lambda: gateway.status()["subscribers"])
         source.give(*Numbers().values(0, 3000))
         source.complete()
-        assert gateway.join(10)
+        assert gateway.join(60)
         first = gateway.status()["first"]
         assert first > 2000
 
@@ -379,21 +384,24 @@ def test_the_source_goes_on_when_the_lease_of_one_who_fell_silent_ends() -> None
     ):
         dead.subscribe(lease=600)
         dead.join()
-        eventually(has(alive, 5000))
+        # Five times what the log may hold for it.
+        eventually(has(alive, len(alive.items) + 5000))
         assert counted(gateway, "leases ended") == 1
         assert [session["dialect"] for session in gateway.status()["subscribers"]] == ["extended"]
 
 
+@pytest.mark.slow
 def test_somebody_who_only_asks_is_kept_for_as_long_as_he_does() -> None:
     source = Numbers()
     with (
         Gateway(source, ANYWHERE, journal=MemoryJournal(max_records=100), prefetch=10) as gateway,
         Peer(gateway.endpoint) as peer,
     ):
-        peer.subscribe(lease=300)
+        # Long enough for a thread that a busy machine does not run, and shorter than all of it.
+        peer.subscribe(lease=3000)
         peer.join()
         for _ in range(8):
-            stays(lambda: source.asked <= 100, seconds=0.1)
+            stays(lambda: source.asked <= 100, seconds=0.5)
             peer.grant(limit=10, ack=0)
         assert session_of(gateway)["acknowledged"] == 0
 
@@ -423,7 +431,7 @@ def test_a_durable_subscriber_goes_on_where_it_left_after_the_gateway_was_restar
     for round_ in range(3):
         journal = SqliteJournal(tmp_path / "log.db")
         with Gateway(lambda head: Numbers(1000 - head), ANYWHERE, journal=journal) as gateway:
-            assert gateway.join(10)
+            assert gateway.join(60)
             with reading(gateway.endpoint, 300, id="ledger") as reader:
                 eventually(has(reader, 300))
                 eventually(lambda it=gateway, n=round_: heard(it) == 300 * (n + 1))
@@ -449,16 +457,16 @@ def test_subscribers_come_back_when_a_new_gateway_starts_on_the_same_port_and_jo
         ).start()
 
     gateway = serve()
-    publisher = AquiferPublisher(control, window=500, max_window=500, patience=20)
+    publisher = AquiferPublisher(control, window=500, max_window=500, patience=60)
     steady, durable = Recorder(2000, _asking_again(2000)), Recorder(500, _asking_again(500))
     publisher.subscribe(steady)
-    AquiferPublisher(control, window=500, max_window=500, patience=20, id="ledger").subscribe(durable)
+    AquiferPublisher(control, window=500, max_window=500, patience=60, id="ledger").subscribe(durable)
     for reached in (2_000, 8_000, 15_000):
-        eventually(lambda it=reached: min(len(steady.items), len(durable.items)) > it, timeout=30)
+        eventually(lambda it=reached: min(len(steady.items), len(durable.items)) > it)
         gateway.close()
         gateway = serve()
-    assert steady.wait(30).items == source.values()
-    assert durable.wait(30).items == source.values()
+    assert steady.wait(60).items == source.values()
+    assert durable.wait(60).items == source.values()
     gateway.close()
 
 
@@ -476,7 +484,7 @@ def test_what_came_before_a_failure_of_the_source_is_delivered_first() -> None:
 
 def test_a_failure_with_a_text_that_is_no_unicode_reaches_the_subscriber_all_the_same() -> None:
     with Gateway(Numbers(1, error=FileNotFoundError("/caf\udce9")), ANYWHERE) as gateway:
-        reader = read(gateway.endpoint, patience=5).wait()
+        reader = read(gateway.endpoint).wait()
         assert isinstance(reader.error, SourceFailed)
         assert "/caf\\udce9" in str(reader.error)
 
@@ -489,7 +497,7 @@ def test_an_element_that_cannot_become_a_record_ends_the_stream_after_those_befo
         assert reader.items == [b"good", b"also good"]
         assert isinstance(reader.error, SourceFailed)
         assert "codec='text'" in str(reader.error)
-        assert source.cancelled.wait(5)
+        assert source.cancelled.wait(60)
 
 
 def test_a_key_that_is_no_bytes_is_refused_with_a_word_about_it() -> None:
@@ -517,6 +525,7 @@ def test_a_source_that_raises_from_request_has_failed() -> None:
 # ---------------------------------------------------------------- what is there to know
 def test_status_tells_of_the_log_the_source_and_the_subscribers() -> None:
     with Gateway(Numbers(1000), ANYWHERE) as gateway, reading(gateway.endpoint, 100, id="me") as reader:
+        assert gateway.join(60)
         eventually(has(reader, 100))
         eventually(lambda: session_of(gateway)["acknowledged"] == 100)
         status = gateway.status()
@@ -533,7 +542,7 @@ def test_status_tells_of_the_log_the_source_and_the_subscribers() -> None:
 
 def test_a_peer_may_ask_for_the_status_without_a_subscription() -> None:
     with Gateway(Numbers(10), ANYWHERE) as gateway, Peer(gateway.endpoint) as peer:
-        assert gateway.join(10)
+        assert gateway.join(60)
         answer = peer.subscribe(probe=True)
         assert answer["x"]["status"]["head"] == 10
         assert gateway.status()["subscribers"] == []
@@ -607,7 +616,7 @@ def test_a_gateway_with_a_subscriber_that_does_not_read_closes_in_time() -> None
         eventually(lambda: session_of(gateway)["in_flight"] > 4_000_000)
         started = time.monotonic()
         gateway.close()
-        assert time.monotonic() - started < 20
+        assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,6 @@ class Process:
 
     def __init__(self, endpoint: str, path: Path) -> None:
         self.path = path
-        path.touch()
         self.was_hurt = False
         """Whether it was killed or stopped: what it had acknowledged may not have been told."""
         self.stops = 0
@@ -42,6 +41,11 @@ class Process:
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)])},
         )
+
+    @property
+    def listens(self) -> bool:
+        """Whether it would hear that it is to leave: a process that has just been started would only die."""
+        return self.path.exists()
 
     @property
     def is_alive(self) -> bool:
@@ -62,7 +66,7 @@ class Process:
 
     def events(self) -> list[tuple[int, int, str]]:
         """When it has handled which record, with which key."""
-        text = self.path.read_text()
+        text = self.path.read_text() if self.listens else ""
         lines = [line.split() for line in text[: text.rfind("\n") + 1].splitlines()]
         return [(int(when), int(offset), key) for when, offset, key in lines]
 
@@ -101,7 +105,9 @@ class Play:
         self.members.append(Process(self.endpoint, self.folder / f"member-{len(self.members)}"))
 
     def somebody_leaves(self) -> None:
-        self.chance.choice(self.running()).send(signal.SIGTERM)
+        member = self.chance.choice(self.running())
+        eventually(lambda: member.listens or not member.is_alive)
+        member.send(signal.SIGTERM)
 
     def somebody_is_killed(self) -> None:
         self.chance.choice(self.running()).send(signal.SIGKILL)
@@ -180,7 +186,7 @@ class Play:
             first_by[offset] = number, when
 
     def group(self) -> GroupStatus:
-        (group,) = probe(self.endpoint, 10.0).groups or []
+        (group,) = probe(self.endpoint, 60.0).groups or []
         return group
 
 
@@ -223,7 +229,7 @@ def test_every_partition_has_an_owner_again_after_a_member_was_killed(folder: Pa
         try:
 
             def owners() -> list[str | None]:
-                groups = probe(endpoint, 10.0).groups or []
+                groups = probe(endpoint, 60.0).groups or []
                 return [one.member for group in groups for one in group.partitions if not one.free]
 
             def owners_when_shared_by(count: int) -> list[str | None]:

@@ -43,7 +43,7 @@ def test_two_groups_and_a_reader_of_one_log_get_all_of_it_each(tmp_path: Path, c
         for group in (billing, stock):
             assert handled(group) == once(3000)
             assert_in_order(group)
-    assert our_threads() == []
+    eventually(lambda: our_threads() == [], "a thread is left")
 
 
 def test_what_waits_for_a_member_that_requests_nothing_is_within_its_window() -> None:

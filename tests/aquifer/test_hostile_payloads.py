@@ -57,7 +57,8 @@ def test_an_arrow_stream_that_would_expand_to_too_much_is_refused_before_it_is(b
     before = pa.total_allocated_bytes()
     with pytest.raises(ValueError, match="at most 67108864 are expanded"):
         from_arrow_stream(bomb)
-    assert pa.total_allocated_bytes() == before
+    # Less, if something of an earlier test was let go of meanwhile.
+    assert pa.total_allocated_bytes() <= before
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4", None])

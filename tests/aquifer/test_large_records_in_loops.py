@@ -13,7 +13,7 @@ import pytest
 from penstock.aquifer import AquiferPublisher, AquiferSubscription, Gateway, MemoryJournal
 from penstock.streams import Flux, schedulers
 from penstock.streams.schedulers import Scheduler
-from tests.aquifer.faults.rigs import ANYWHERE, eventually
+from tests.aquifer.faults.rigs import ANYWHERE, eventually, set_patience
 
 LARGE = 1 << 20
 COUNT = 60
@@ -138,10 +138,12 @@ def test_a_loop_that_is_left_while_it_is_full_lets_the_subscription_end(gateway:
 def test_what_was_requested_comes_before_the_error_of_a_lost_gateway() -> None:
     source = Flux.range(0, 4).map(record).concat_with(Flux.never())
     with Gateway(source, ANYWHERE, journal=MemoryJournal()) as gateway:
-        publisher = AquiferPublisher(gateway.endpoint, start="earliest", patience=1)
+        publisher = AquiferPublisher(gateway.endpoint, start="earliest")
         elements = iter(publisher.flux())
         seen = [number_of(next(elements))]
         eventually(lambda: publisher.metrics()[0].next == 4)
+        (subscription,) = publisher._subscriptions
+        set_patience(subscription, 0.2)
     with pytest.raises(Exception, match="gateway") as lost:  # noqa: PT012 - it comes after the records
         for each in elements:
             seen.append(number_of(each))
@@ -177,11 +179,11 @@ def test_resume_is_heard_from_any_thread_and_after_the_end(gateway: Gateway) -> 
     subscriber = Pausing()
     AquiferPublisher(gateway.endpoint, start="earliest").subscribe(subscriber)  # type: ignore[arg-type]
     for already in range(COUNT):
-        assert stopped.wait(30)
+        assert stopped.wait(60)
         assert len(got) == already + 1
         assert subscriber.subscription.size_of_one() in range(LARGE, LARGE + 1000)
         stopped.clear()
         subscriber.subscription.resume()
-    assert over.wait(30)
+    assert over.wait(60)
     subscriber.subscription.resume()
     assert got == list(range(COUNT))

@@ -225,7 +225,7 @@ def test_a_disk_that_is_too_full_to_publish_is_waited_for(
         assert not publishing.done()
 
         ballast.unlink()
-        publishing.result(30)
+        publishing.result(60)
 
         assert log_of(gateway.endpoint) == flat(batch)
         eventually(lambda: nameless_files(small_disk) == {})
@@ -272,13 +272,13 @@ def test_a_gateway_that_is_killed_while_it_publishes_has_a_large_batch_once(
     with GatewayProcess(f"None, {endpoint!r}, writable=True, {limits}, journal={dying}") as process:
         part = stage(courier, 0, *batch)
         publishing = elsewhere(courier.publish, "query", 0, [part])
-        process._process.wait(15)
+        process._process.wait(60)
     with GatewayProcess(f"None, {endpoint!r}, writable=True, {limits}, journal=SqliteJournal({path!r})"):
         if when == "before":
             with pytest.raises(AquiferError, match="run the batch again"):
-                publishing.result(30)
+                publishing.result(60)
         else:
-            publishing.result(30)
+            publishing.result(60)
         courier.publish("query", 0, [stage(courier, 0, *batch, attempt=1)])
 
         assert log_of(endpoint) == flat(batch)

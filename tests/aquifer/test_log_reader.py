@@ -39,7 +39,7 @@ def values(read: list[Frame]) -> list[bytes]:
 def test_a_range_is_read_exactly(start: int, stop: int) -> None:
     source = Numbers(5000)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=300)) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         read = list(read_range(gateway.endpoint, start=start, stop=stop))
     assert values(read) == source.values(start, stop)
     assert read[0].first == start
@@ -48,7 +48,7 @@ def test_a_range_is_read_exactly(start: int, stop: int) -> None:
 def test_who_reads_slowly_is_not_sent_more_than_a_window() -> None:
     source = Numbers(20_000, width=10)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=100)) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         reading = read_range(gateway.endpoint, start=0, stop=20_000, window=1000)
         first = next(reading)
 
@@ -63,7 +63,7 @@ def test_who_reads_slowly_is_not_sent_more_than_a_window() -> None:
 def test_who_is_away_for_longer_than_a_lease_goes_on_where_it_was() -> None:
     source = Numbers(5000)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=100, max_lease=0.3)) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         reading = read_range(gateway.endpoint, start=0, stop=5000, window=500)
         read = [next(reading)]
         eventually(lambda: gateway.status()["counters"].get("leases ended"), "the lease does not end")
@@ -95,7 +95,7 @@ def test_a_reader_holds_nothing_back_and_is_told_when_it_was_overtaken() -> None
 
 def test_a_range_that_is_gone_or_of_another_log_is_told() -> None:
     with Gateway(Numbers(10), ANYWHERE) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         with pytest.raises(OffsetGone, match="there are 0 to 9"):
             list(read_range(gateway.endpoint, start=11, stop=12))
         with pytest.raises(EpochChanged):
@@ -104,14 +104,14 @@ def test_a_range_that_is_gone_or_of_another_log_is_told() -> None:
 
 def test_a_gateway_that_is_not_there_is_told_in_time() -> None:
     begun = time.monotonic()
-    with pytest.raises(GatewayUnreachable, match="is it running there"):
+    with pytest.raises(GatewayUnreachable, match=r"after 0\.5 s; is it running there"):
         list(read_range(free_endpoint(), start=0, stop=5, patience=0.5))
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 25, "the usual patience is 30 s"
 
 
 def test_a_reader_that_stops_half_way_leaves_the_gateway() -> None:
     with Gateway(Numbers(5000), ANYWHERE) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         reading = read_range(gateway.endpoint, start=0, stop=5000, window=10)
         next(reading)
         assert len(gateway.status()["subscribers"]) == 1
@@ -123,7 +123,7 @@ def test_a_time_is_found_in_the_log() -> None:
     times = [10, 10, 20, 30, 30, 30, 40]
     records = [Record(b"x", timestamp=time) for time in times]
     with Gateway(Flux.from_iterable(records), ANYWHERE) as gateway, LogReader(gateway.endpoint) as log:
-        gateway.join(10)
+        assert gateway.join(60)
 
         found = [log.offset_at(time) for time in (0, 10, 11, 20, 25, 30, 31, 40, 41)]
 
@@ -149,7 +149,7 @@ def test_a_time_is_found_though_the_oldest_records_are_gone() -> None:
 
 def test_with_a_state_the_log_counts_as_it_was_then() -> None:
     with Gateway(Flux.just(b"x"), ANYWHERE) as gateway, LogReader(gateway.endpoint) as log:
-        gateway.join(10)
+        assert gateway.join(60)
 
         assert log.offset_at(0, state=log.state()._replace(head=0)) == 0
         assert log.offset_at(1 << 60) == 1

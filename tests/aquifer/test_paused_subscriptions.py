@@ -25,7 +25,7 @@ from penstock.aquifer import (
 from penstock.spec import UNBOUNDED
 from penstock.streams import Flux, StageMeter, metering
 from penstock.streams.spi import ExpectsLarge
-from tests.aquifer.faults.rigs import ANYWHERE, eventually, free_endpoint, read, stays
+from tests.aquifer.faults.rigs import ANYWHERE, eventually, free_endpoint, read, set_patience, stays
 from tests.streams.schedulers.child import run_script
 
 PATIENCE = 30
@@ -198,9 +198,11 @@ def test_a_subscription_that_is_paused_for_longer_than_its_lease_is_not_dropped(
     settings: dict[str, Any],
 ) -> None:
     with filled(300) as gateway:
-        subscriber = paused_at(5, gateway.endpoint, lease=0.5, timeout=0.3, patience=0.5, **settings)
+        subscriber = paused_at(5, gateway.endpoint, lease=0.5, timeout=0.3, **settings)
+        set_patience(subscriber.subscription, 0.5)
         stays(lambda: not subscriber.over.is_set(), "it has ended", 2.0)
         assert gateway.status().counters.get("lease ended", 0) == 0
+        set_patience(subscriber.subscription, 60)
         subscriber.go_on()
         assert subscriber.over.wait(PATIENCE)
     assert subscriber.error is None
@@ -256,8 +258,9 @@ def test_an_error_comes_at_once_if_nothing_is_requested_any_more() -> None:
 def test_a_paused_subscription_whose_gateway_was_lost_does_nothing_until_it_is_resumed() -> None:
     endpoint = free_endpoint()
     with Gateway(records(50).concat_with(Flux.never()), endpoint, journal=MemoryJournal()):
-        subscriber = paused_at(5, endpoint, patience=0.2)
+        subscriber = paused_at(5, endpoint)
         eventually(lambda: subscriber.subscription.metrics().next == 50)
+        set_patience(subscriber.subscription, 0.2)
     assert isinstance(subscriber.subscription, AquiferSubscription)
     driver = subscriber.subscription._driver
     eventually(lambda: driver.finished is not None)
@@ -278,8 +281,9 @@ def test_a_paused_subscription_whose_gateway_was_lost_does_nothing_until_it_is_r
 def test_a_resume_while_the_end_is_considered_does_not_drop_what_waits() -> None:
     endpoint = free_endpoint()
     with Gateway(records(50).concat_with(Flux.never()), endpoint, journal=MemoryJournal()):
-        subscriber = paused_at(5, endpoint, patience=0.2)
+        subscriber = paused_at(5, endpoint)
         eventually(lambda: subscriber.subscription.metrics().next == 50)
+        set_patience(subscriber.subscription, 0.2)
     subscription = subscriber.subscription
     assert isinstance(subscription, AquiferSubscription)
     eventually(lambda: subscription._driver.finished is not None)

@@ -94,16 +94,16 @@ def test_a_gateway_that_is_killed_while_it_publishes_has_the_batch_once(
     courier = connect(endpoint)
     with GatewayProcess(f"None, {endpoint!r}, writable=True, journal={dying}") as process:
         publishing = elsewhere(deliver, courier, 0, numbered(0, 3))
-        process._process.wait(15)
+        process._process.wait(60)
     with GatewayProcess(f"None, {endpoint!r}, writable=True, journal=SqliteJournal({path!r})"):
         if when == "before":
             # It was not written, and what was staged is gone with the process.
             with pytest.raises(AquiferError, match="run the batch again"):
-                publishing.result(30)
+                publishing.result(60)
             deliver(courier, 0, numbered(0, 3))
         else:
             # It was written, and only the answer is missing: the courier asks again.
-            publishing.result(30)
+            publishing.result(60)
 
         assert log_of(endpoint) == numbered(0, 3)
         deliver(courier, 1, numbered(1, 2))
@@ -135,10 +135,10 @@ def test_a_gateway_that_is_killed_again_and_again_has_every_batch_once(
     for kill in range(1, 7):
         with GatewayProcess(arguments) as process:
             writing = writing or elsewhere(write)
-            eventually(partial(lambda enough: len(begun) > enough, 9 * kill), timeout=30)
+            eventually(partial(lambda enough: len(begun) > enough, 9 * kill))
             process.kill()
     assert writing is not None
     with GatewayProcess(arguments):
-        writing.result(30)
+        writing.result(60)
 
         assert log_of(endpoint) == [record for batch in range(batches) for record in numbered(batch, 20)]

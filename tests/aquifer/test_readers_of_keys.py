@@ -121,7 +121,7 @@ def test_a_killed_gateway_goes_on_and_nothing_is_lost_or_twice(tmp_path: Path) -
                 gateway.kill()
         with GatewayProcess(arguments):
             reader.request(2**62)
-            reader.wait()
+            reader.wait(120)
     expected = [number for number in range(20000) if number % 7 in (2, 5)]
     assert [record.offset for record in reader.items] == expected
     assert [int(record.value) for record in reader.items] == expected

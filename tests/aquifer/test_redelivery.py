@@ -99,10 +99,11 @@ def test_a_refused_record_comes_again_and_the_others_go_on() -> None:
         return "not yet" if record.offset in (3, 7) and seen[record.offset] < 3 else None
 
     with Gateway(Numbers(50), ANYWHERE) as gateway:
-        worker = work(gateway.endpoint, Worker(judge), id="me", redelivery=Redelivery(delay=0.05))
-        assert worker.over.wait(30)
+        assert gateway.join(60)
+        worker = work(gateway.endpoint, Worker(judge), id="me", redelivery=Redelivery(delay=0.7))
+        assert worker.over.wait(60)
         assert worker.error is None
-        assert worker.subscription.join(10)
+        assert worker.subscription.join(60)
         eventually(lambda: place_of(gateway) == 50)
     assert sorted(worker.got) == sorted([*range(50), 3, 3, 7, 7])
     assert worker.got[:50] == list(range(50)), "those behind a refused record did not wait"
@@ -125,7 +126,7 @@ def test_what_was_not_settled_comes_to_the_successor() -> None:
         first = work(gateway.endpoint, Worker(all_but_five, 20), id="me")
         eventually(lambda: session_of(gateway, id="me")["acknowledged"] == 5)
         first.subscription.cancel()
-        assert first.subscription.join(10)
+        assert first.subscription.join(60)
         second = work(gateway.endpoint, Worker(lambda record: None, 3), id="me")
         eventually(lambda: second.got == [5, 6, 7])
         second.subscription.cancel()
@@ -169,9 +170,9 @@ def test_a_record_that_is_refused_too_often_is_a_dead_letter_with_the_reason(key
             keys=keys,
             redelivery=Redelivery(delay=0.01, limit=3, dead_letters=rejected.endpoint),
         )
-        assert worker.over.wait(30)
+        assert worker.over.wait(60)
         assert worker.error is None
-        assert worker.subscription.join(10)
+        assert worker.subscription.join(60)
         letters = letters_of(rejected.endpoint)
         eventually(lambda: place_of(gateway) == 20)
     assert sorted((letter["offset"], letter["reason"], letter["text"]) for letter in letters) == [
@@ -191,7 +192,7 @@ def test_without_a_stream_for_dead_letters_the_subscription_fails_and_acknowledg
             id="me",
             redelivery=Redelivery(delay=0, limit=2),
         )
-        assert worker.over.wait(30)
+        assert worker.over.wait(60)
         assert isinstance(worker.error, RefusedTooOften)
         assert "record 4 was refused 2 times, the last time because of: bad" in str(worker.error)
         eventually(lambda: place_of(gateway) == 4)
@@ -203,10 +204,10 @@ def test_dead_letters_that_nobody_takes_fail_the_subscription() -> None:
             gateway.endpoint,
             Worker(lambda record: "bad" if record.offset == 4 else None, 10),
             id="me",
-            patience=0.5,
+            patience=3.0,
             redelivery=Redelivery(limit=1, dead_letters=free_endpoint()),
         )
-        assert worker.over.wait(30)
+        assert worker.over.wait(60)
         assert isinstance(worker.error, GatewayUnreachable)
         eventually(lambda: place_of(gateway) == 4)
 
@@ -232,7 +233,7 @@ def test_refused_records_survive_killed_gateways(tmp_path: Path) -> None:
         for_letters.kill()
         worker.subscription.request(UNBOUNDED)
         with GatewayProcess(arguments), GatewayProcess(letters):
-            assert worker.over.wait(60)
+            assert worker.over.wait(120)
             assert worker.error is None
             assert {letter["offset"] for letter in letters_of(rejected)} == wanted
     assert set(worker.got) == set(range(600))
@@ -253,7 +254,7 @@ def test_dead_letters_need_the_right_to_write() -> None:
             curve=CurveClient(reader, server.public),
             redelivery=Redelivery(limit=1, dead_letters=rejected.curve_endpoint),
         )
-        assert worker.over.wait(30)
+        assert worker.over.wait(60)
     assert isinstance(worker.error, Refused)
 
 

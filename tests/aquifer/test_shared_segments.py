@@ -60,15 +60,15 @@ def seen(terms: SegmentFields) -> SegmentReader:
     return view
 
 
-def shelves_of_this_process() -> int:
-    """How many there are that somebody here has open, however often."""
+def shelves_of_this_process() -> set[int]:
+    """Those that somebody here has open, however often."""
     gc.collect()
-    found = set()
+    found: set[int] = set()
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(OSError):  # That of the list itself.
             if "penstock-segment" in os.readlink(f"/proc/self/fd/{number}"):
                 found.add(os.fstat(int(number)).st_ino)
-    return len(found)
+    return found
 
 
 def is_shared(batch: Batch) -> bool:
@@ -257,16 +257,16 @@ def test_shelves_that_wait_for_their_readers_are_few_and_do_not_wait_for_ever() 
         session = a_session()
         segments.lend(session, "")
         segments.take_back(session, 0.0)
-    assert shelves_of_this_process() - before == 8
+    assert len(shelves_of_this_process() - before) == 8
     segments.tick(60.0)
-    assert shelves_of_this_process() - before == 8
+    assert len(shelves_of_this_process() - before) == 8
     late = a_session()
     segments.lend(late, "")
     segments.take_back(late, 50.0)
     segments.tick(60.1)
-    assert shelves_of_this_process() - before == 1
+    assert len(shelves_of_this_process() - before) == 1
     segments.close()
-    assert shelves_of_this_process() == before
+    assert shelves_of_this_process() <= before
 
 
 def test_without_memory_there_is_no_shelf_and_no_harm(caplog: pytest.LogCaptureFixture) -> None:
@@ -288,7 +288,7 @@ def test_a_reader_on_the_same_machine_looks_at_large_payloads(tmp_path: Path) ->
     source = Numbers(RECORDS, width=WIDTH)
     limits = Limits(max_frame_records=1000)
     with Gateway(source, ANYWHERE, journal=SqliteJournal(tmp_path / "journal.db"), limits=limits) as gateway:
-        gateway.join(30)
+        assert gateway.join(60)
         seen_there = 0
         read = []
         for frame in read_range(gateway.endpoint, start=0, stop=RECORDS):
@@ -301,7 +301,7 @@ def test_a_reader_on_the_same_machine_looks_at_large_payloads(tmp_path: Path) ->
 def test_who_keeps_everything_is_sent_what_has_no_room() -> None:
     source = Numbers(RECORDS, width=WIDTH)
     with Gateway(source, ANYWHERE, limits=Limits(shared_memory=1 << 20, max_frame_records=1000)) as gateway:
-        gateway.join(30)
+        assert gateway.join(60)
         read = list(read_range(gateway.endpoint, start=0, stop=RECORDS))
         segment_use = sum(is_shared(frame) for frame in read)
         assert 0 < segment_use < len(read)
@@ -313,8 +313,8 @@ def test_who_keeps_everything_is_sent_what_has_no_room() -> None:
 def test_a_limit_too_low_for_a_shelf_means_none() -> None:
     source = Numbers(2000, width=WIDTH)
     with Gateway(source, ANYWHERE, limits=Limits(shared_memory=1, max_frame_records=1000)) as gateway:
-        gateway.join(30)
-        read = list(read_range(gateway.endpoint, start=0, stop=2000, patience=10))
+        assert gateway.join(60)
+        read = list(read_range(gateway.endpoint, start=0, stop=2000))
         assert values(read) == source.values()
         assert not any(map(is_shared, read))
         assert not gateway.status()["counters"]
@@ -324,25 +324,25 @@ def test_who_leaves_in_the_middle_leaves_nothing_behind() -> None:
     before = shelves_of_this_process()
     source = Numbers(RECORDS, width=WIDTH)
     with Gateway(source, ANYWHERE, limits=Limits(max_frame_records=1000)) as gateway:
-        gateway.join(30)
+        assert gateway.join(60)
         kept = []
         for start in range(0, RECORDS, 2000):
             reading = read_range(gateway.endpoint, start=start, stop=RECORDS)
             kept.append(next(reading))
             reading.close()  # type: ignore[attr-defined]
         # A reader may be back before its goodbye has been heard, and is then given another.
-        assert shelves_of_this_process() - before <= 10
+        assert len(shelves_of_this_process() - before) <= 10
         wanted = [value for frame in kept for value in source.values(frame.first, frame.first + frame.count)]
         assert values(kept) == wanted
     del kept
     segment_reader._idle.clear()  # As if another process had read.
-    assert shelves_of_this_process() == before
+    assert shelves_of_this_process() <= before
 
 
 def test_who_cannot_be_on_the_same_machine_asks_for_nothing() -> None:
     source = Numbers(2000, width=WIDTH)
     with Gateway(source, "tcp://*:0", allow_remote=True, limits=Limits(max_frame_records=1000)) as gateway:
-        gateway.join(30)
+        assert gateway.join(60)
         port = gateway.endpoint.rpartition(":")[2]
         # Linux takes it for this machine; as an address it says nothing of the kind.
         read = list(read_range(f"tcp://0.0.0.0:{port}", start=0, stop=2000))

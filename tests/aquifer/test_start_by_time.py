@@ -87,7 +87,7 @@ class RestartedGateway:
     """Serves a log of the hours, and then another one, at the same endpoint, that began ten hours earlier."""
 
     def __init__(self) -> None:
-        self._gateway = self._started(ANYWHERE, 0)
+        self._gateway = self._started(free_endpoint(), 0)
 
     @staticmethod
     def _started(endpoint: str, first: int) -> Gateway:

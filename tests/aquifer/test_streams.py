@@ -116,7 +116,7 @@ def test_one_id_is_two_readers_in_two_streams(tmp_path: Path) -> None:
 
     new = True
     with Gateway(control=ANYWHERE, streams=streams()) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         for name, count in (("a", 1), ("b", 3)):
             reader = read(f"{gateway.endpoint}/{name}", count, id="same")
             eventually(lambda: len(reader.items) == count, "records")  # noqa: B023
@@ -235,7 +235,7 @@ def test_an_administrator_works_on_the_stream_of_its_endpoint() -> None:
 
 def test_the_status_lists_all_streams() -> None:
     with Gateway(control=ANYWHERE, streams=two()) as gateway:
-        gateway.join(10)
+        assert gateway.join(60)
         status = probe(f"{gateway.endpoint}/clicks")
         assert (status.stream, status.head) == ("clicks", 3)
         assert [(one.name, one.default, one.head, one.codec) for one in status.streams] == [
@@ -255,7 +255,7 @@ def test_a_stream_that_fails_does_not_end_the_others() -> None:
     }
     with Gateway(control=ANYWHERE, streams=streams) as gateway:
         assert values(f"{gateway.endpoint}/good") == [b"0", b"1"]
-        gateway.join(10)
+        assert gateway.join(60)
         assert gateway.failure == "bad: ValueError: broken"
         assert gateway.status("good").failure is None
 

@@ -151,7 +151,7 @@ def test_a_forked_process_is_told_to_make_its_own_producer(gateway: Gateway, pro
         transaction.write(["parent"])
     child = os.fork()
     if child == 0:
-        signal.alarm(20)
+        signal.alarm(60)
         code = 1
         try:
             with producer.transaction(2) as transaction:

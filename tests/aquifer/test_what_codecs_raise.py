@@ -177,7 +177,7 @@ def test_an_on_subscribe_that_asks_to_stop_leaves_no_connection(kind: type[BaseE
         with pytest.raises(kind):
             AquiferPublisher(gateway.endpoint).subscribe(reader)
         eventually(lambda: file_descriptors() <= before)
-        assert reader.subscription.join(5)
+        assert reader.subscription.join(60)
         reader.subscription.request(1)  # It has no effect, and does not raise.
 
 
@@ -211,9 +211,9 @@ def test_a_dead_letter_that_cannot_be_written_fails_its_reader(kind: type[BaseEx
             codec=OneWay(kind),
             redelivery=Redelivery(limit=1, dead_letters=letters.endpoint),
         ).subscribe(reader)
-        assert reader.over.wait(30)
+        assert reader.over.wait(60)
         assert isinstance(reader.error, kind)
-        assert reader.subscription.join(10)
+        assert reader.subscription.join(60)
         eventually(lambda: [one.acknowledged for one in gateway.status().saved.values()] == [0])
 
 
@@ -257,4 +257,4 @@ def test_a_ctrl_c_while_a_loop_asks_for_more_reaches_the_loop() -> None:
         with pytest.raises(KeyboardInterrupt):
             inbox.subscription.request(10)
         inbox.subscription.cancel()
-        assert inbox.subscription.join(10)
+        assert inbox.subscription.join(60)

@@ -38,7 +38,7 @@ class PlainSettings(msgspec.Struct):
     """How many records to ask for at a time."""
     pause: float = 0.0
     """Seconds between the last record of a batch and the next request."""
-    patience: float = 20.0
+    patience: float = 60.0
     """Seconds without an answer or a record after which something is wrong."""
 
 

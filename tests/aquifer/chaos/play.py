@@ -36,7 +36,7 @@ _LOOK: Final = 0.01
 """Seconds between looks at how far everybody is."""
 _WEIGH: Final = 0.2
 _TO_COME_UP: Final = 60.0
-_TO_CLOSE: Final = 30.0
+_TO_CLOSE: Final = 60.0
 
 
 @dataclass(frozen=True)

@@ -76,7 +76,7 @@ def test_a_small_log(perform: Callable[[Script], Play], seed: int) -> None:
             rate=14_000,
             gateway_kills=1,
             subscriber_kills=1,
-            seconds=50,
+            seconds=150,
             dropped=0.1,
             repeated=0.1,
         )

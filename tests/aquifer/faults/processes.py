@@ -55,7 +55,7 @@ class GatewayProcess:
         assert self._process.stdout is not None
         self._process.stdin.close()
         try:
-            self._process.wait(10)
+            self._process.wait(60)
         finally:
             self.kill()
             self._process.stdout.close()
@@ -79,16 +79,20 @@ class GatewayProcess:
         """Watch its memory; the function tells the most MiB that it had, without the pages of files."""
         most, over = 0.0, threading.Event()
 
-        def watch() -> None:
+        def look() -> float:
             nonlocal most
+            most = max(most, resident_kib(self.pid, "RssAnon") / 1024)
+            return most
+
+        def watch() -> None:
             with suppress(FileNotFoundError, ProcessLookupError):
                 while not over.wait(0.01):
-                    most = max(most, resident_kib(self.pid, "RssAnon") / 1024)
+                    look()
 
         watching = threading.Thread(target=watch)
         watching.start()
         try:
-            yield lambda: most
+            yield look  # The thread may not have had its turn.
         finally:
             over.set()
             watching.join()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import zmq
@@ -18,18 +18,19 @@ from penstock.aquifer import AquiferPublisher, CurveClient, Gateway, LogReader
 from penstock.aquifer.protocol.frames import Flag, Frame, parse
 from penstock.aquifer.records.batch import Batch
 from penstock.spec import Publisher, Subscriber, Subscription
+from tests.aquifer.free_ports import free_port
 from tests.streams.recording import Recorder
 
 ANYWHERE = "tcp://127.0.0.1:0"
 """Any free port: tests run beside one another."""
 UNBOUNDED = 2**63 - 1
+_LARGE_MESSAGES: list[zmq.Frame] = []
+"""The first one of a process starts a thread with sockets that stays, and may come late in a slow test."""
 
 
 def free_endpoint() -> str:
-    """An endpoint where nobody listens at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return f"tcp://127.0.0.1:{probe.getsockname()[1]}"
+    """An endpoint where nobody listens, and nobody will but a test."""
+    return f"tcp://127.0.0.1:{free_port()}"
 
 
 def eventually(condition: Callable[[], Any], what: str = "", timeout: float = 60.0) -> None:
@@ -143,6 +144,15 @@ def read_range(endpoint: str, *, patience: float = 30.0, **wanted: Any) -> Itera
     return LogReader(endpoint, patience=patience).read(**wanted)
 
 
+def set_patience(subscription: Any, seconds: float) -> None:
+    """Have a subscription give up a gateway that is lost for so long.
+
+    One that was impatient from the beginning might not find its gateway on a busy machine.
+    """
+    side = subscription._side
+    side.options = replace(side.options, patience=seconds)
+
+
 def has(recorder: Recorder, count: int) -> Callable[[], bool]:
     """Whether so many elements have come."""
     return lambda: len(recorder.items) >= count
@@ -231,14 +241,14 @@ class Peer:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
         self.control.send_multipart([b"", body])
 
-    def hear(self, timeout: float = 5.0) -> dict[str, Any] | None:
+    def hear(self, timeout: float = 60.0) -> dict[str, Any] | None:
         """The next answer, or None if there is none in time."""
         if not self.control.poll(int(timeout * 1000)):
             return None
         answer: dict[str, Any] = json.loads(self.control.recv_multipart()[-1])
         return answer
 
-    def ask(self, message: dict[str, Any] | bytes, timeout: float = 5.0) -> dict[str, Any]:
+    def ask(self, message: dict[str, Any] | bytes, timeout: float = 60.0) -> dict[str, Any]:
         self.say(message)
         answer = self.hear(timeout)
         assert answer is not None, f"no answer to {message!r}"
@@ -269,7 +279,7 @@ class Peer:
     def grant(self, **terms: Any) -> None:
         self.say({"jsonClass": "Next", "count": 1, "x": terms})
 
-    def frame(self, timeout: float = 5.0) -> Frame:
+    def frame(self, timeout: float = 60.0) -> Frame:
         """The next frame that is no sign of life."""
         assert self.data is not None
         while True:
@@ -291,7 +301,7 @@ def session_of(gateway: Gateway, **wanted: Any) -> dict[str, Any]:
         ]
         return len(found) == 1
 
-    eventually(look, f"no session, or several, with {wanted}: {found}", timeout=5)
+    eventually(look, f"no session, or several, with {wanted}: {found}")
     return found[0]
 
 
@@ -302,7 +312,9 @@ def counted(gateway: Gateway, what: str) -> int:
 
 
 def file_descriptors() -> int:
-    """How many this process has open."""
+    """How many this process has open, with those that ØMQ's bindings open once for large messages."""
+    if not _LARGE_MESSAGES:
+        _LARGE_MESSAGES.append(zmq.Frame(bytes(zmq.COPY_THRESHOLD + 1), copy=False))
     return len(os.listdir("/proc/self/fd"))
 
 

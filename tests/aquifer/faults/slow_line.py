@@ -53,7 +53,7 @@ class SlowLine:
             listener.close()
         self.cut()
         for thread in self._threads:
-            thread.join(5)
+            thread.join(60)
             assert not thread.is_alive()
 
     def stall(self) -> None:

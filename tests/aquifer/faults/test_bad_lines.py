@@ -52,10 +52,11 @@ def test_nothing_is_lost_and_nothing_comes_twice_when_connections_are_cut_again_
     source = Numbers(20_000, width=100)
     chance = random.Random(SEED)
     with over_a_bad_line(source, journal=small()) as (gateway, proxy, endpoint):
-        proxy.cut_after = lambda: chance.randrange(1000, 600_000)
+        # Of two megabytes: also if the connections that get little to carry are those with the low bounds.
+        proxy.cut_after = lambda: chance.randrange(1000, 400_000)
         publisher = AquiferPublisher(endpoint, id=name, window=1000, max_window=4000, patience=30)
         reader = Recorder.of(publisher, UNBOUNDED)
-        assert reader.wait(50).completed
+        assert reader.wait(100).completed
         assert reader.items == source.values()
         assert proxy.cuts >= 5
         # Its goodbye may be lost as well; but of the sessions before the last one none is kept.
@@ -69,7 +70,7 @@ def test_a_cut_at_any_moment_of_the_beginning_does_no_harm(moment: int) -> None:
         # The greeting of ØMQ is 64 bytes, its handshake some 50; then come our own messages.
         limits = iter([(10, 10), (64, 70), (100, 120), (150, 400), (420, 500), (600, 5000)][moment])
         proxy.cut_after = lambda: next(limits, 10**9)
-        assert read(endpoint, patience=20).wait(30).items == source.values()
+        assert read(endpoint, patience=60).wait(100).items == source.values()
         assert proxy.connections > 2
 
 
@@ -78,10 +79,10 @@ def test_a_subscriber_that_was_cut_off_goes_on_within_a_moment() -> None:
         with reading(endpoint, window=500, max_window=500) as reader:
             for _ in range(5):
                 reached = len(reader.items)
-                eventually(has(reader, reached + 2000), timeout=10)
+                eventually(has(reader, reached + 2000))
                 proxy.cut()
             reached = len(reader.items)
-            eventually(has(reader, reached + 2000), timeout=10)
+            eventually(has(reader, reached + 2000))
         assert reader.items == Numbers().values(0, len(reader.items))
 
 
@@ -94,7 +95,7 @@ def test_connections_that_are_accepted_and_silent_are_given_up_for_others(
     source = ByHand()
     with over_a_bad_line(source) as (_, proxy, endpoint):
         proxy.mute = 3 if moment == "at first" else 0
-        with reading(endpoint, patience=20) as reader:
+        with reading(endpoint, patience=60) as reader:
             source.give(b"first")
             eventually(has(reader, 1), "the first record")
             proxy.mute = 3 if moment == "later" else 0
@@ -114,7 +115,7 @@ def test_a_line_that_stalls_for_a_moment_loses_nothing() -> None:
             proxy.stall()
             pause.wait(0.5)
             proxy.flow()
-        assert reader.wait(30).items == source.values()
+        assert reader.wait(60).items == source.values()
 
 
 @pytest.mark.slow
@@ -126,11 +127,11 @@ def test_a_line_that_stalls_for_longer_than_the_gateway_may_be_silent_loses_noth
         publisher = AquiferPublisher(endpoint, id=name, window=1000, max_window=1000, patience=30)
         reader = Recorder.of(publisher, UNBOUNDED)
         for reached, seconds in ((1, 2.5), (6000, 6.0), (12_000, 2.5)):
-            eventually(lambda it=reached: len(reader.items) >= it or reader.terminated, timeout=30)
+            eventually(lambda it=reached: len(reader.items) >= it or reader.terminated)
             proxy.stall()
             pause.wait(seconds)
             proxy.flow()
-        reader.wait(30)
+        reader.wait(60)
         assert reader.error is None
         assert reader.items == source.values()
 
@@ -144,7 +145,7 @@ def test_connections_that_die_without_a_word_are_given_up_and_made_anew() -> Non
         # In the middle of the stream: a goodbye that is swallowed is missed until the lease ends.
         proxy.swallow()
         reader.request(UNBOUNDED)
-        assert reader.wait(30).items == source.values()
+        assert reader.wait(60).items == source.values()
         eventually(lambda: gateway.status()["subscribers"] == [])
 
 
@@ -152,7 +153,7 @@ def test_connections_that_die_without_a_word_are_given_up_and_made_anew() -> Non
 def test_connections_that_die_without_a_word_hold_the_source_up_no_longer_than_the_lease() -> None:
     source = Numbers()
     with over_a_bad_line(source, journal=small()) as (gateway, proxy, endpoint):
-        lost = read(endpoint, lease=2.0, patience=1.0)
+        lost = read(endpoint, lease=2.0)
         with reading(gateway.endpoint, window=1000, max_window=1000) as other:
             eventually(has(lost, 3000))
             proxy.stall()
@@ -203,11 +204,11 @@ def test_a_gateway_that_is_killed_and_started_again_goes_on_without_a_gap(tmp_pa
     ]
     for reached in (500, 6000, 15_000):
         with GatewayProcess(arguments) as gateway:
-            eventually(lambda it=reached: min(len(reader.items) for reader in readers) >= it, timeout=30)
+            eventually(lambda it=reached: min(len(reader.items) for reader in readers) >= it)
             gateway.kill()
     with GatewayProcess(arguments):
         for reader in readers:
-            assert reader.wait(30).items == Numbers().values(0, 40_000)
+            assert reader.wait(60).items == Numbers().values(0, 40_000)
 
 
 @pytest.mark.slow
@@ -218,5 +219,5 @@ def test_a_subscriber_reads_on_from_a_journal_while_another_is_cut_off(tmp_path:
         chance = random.Random(SEED)
         proxy.cut_after = lambda: chance.randrange(1000, 600_000)
         unlucky, lucky = read(endpoint, window=500), read(gateway.endpoint)
-        assert lucky.wait(30).items == source.values()
+        assert lucky.wait(60).items == source.values()
         assert unlucky.wait(50).items == source.values()

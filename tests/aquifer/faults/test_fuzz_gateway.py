@@ -116,7 +116,7 @@ def status(probe: Peer) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(600)
 def test_a_gateway_among_peers_that_talk_nonsense_serves_those_who_behave() -> None:
     print(f"seed {SEED}")
     source = Numbers(RECORDS)
@@ -140,22 +140,23 @@ def test_a_gateway_among_peers_that_talk_nonsense_serves_those_who_behave() -> N
         probe.ask({"jsonClass": "Subscribe", "cancel": True, "x": {"v": 1}})
         started = time.monotonic()
         with Attack(gateway.endpoint, port) as attack:
-            eventually(lambda: attack.sent > MESSAGES // 2 or attack.problems, timeout=60)
+            eventually(lambda: attack.sent > MESSAGES // 2 or attack.problems, timeout=150)
             before = gateway.memory_mib()
-            newcomer = read(gateway.endpoint, 1, keep=False, patience=30)
-            eventually(has(newcomer, 1), "a newcomer was not served during the attack", timeout=15)
+            newcomer = read(gateway.endpoint, 1, keep=False, patience=60)
+            eventually(has(newcomer, 1), "a newcomer was not served during the attack")
             newcomer.cancel()
             # Not all that was sent arrives: connections are closed in the middle, and those are not read that
             # do not read. So it goes on until enough has.
-            eventually(lambda: attack.sent >= MESSAGES or attack.problems, timeout=60)
+            eventually(lambda: attack.sent >= MESSAGES or attack.problems, timeout=150)
             eventually(
-                lambda: status(probe)["counters"]["malformed"] > MESSAGES // 10 or attack.problems, timeout=60
+                lambda: status(probe)["counters"]["malformed"] > MESSAGES // 10 or attack.problems,
+                timeout=150,
             )
         took = time.monotonic() - started
         assert attack.problems == []
 
         for reader in (extended, plain):
-            assert reader.finished.wait(30), f"{reader.count} records"
+            assert reader.finished.wait(100), f"{reader.count} records"
             assert reader.error is None
             assert (reader.count, reader.hash) == (RECORDS, expected)
         final = status(probe)
@@ -180,7 +181,7 @@ def test_a_gateway_that_lets_others_write_stands_nonsense_as_well() -> None:
         port = probe.subscribe(keep=False)["port"]
         probe.ask({"jsonClass": "Subscribe", "cancel": True, "x": {"v": 1}})
         with Attack(gateway.endpoint, port) as attack:
-            eventually(lambda: attack.sent >= messages or attack.problems, timeout=40)
+            eventually(lambda: attack.sent >= messages or attack.problems, timeout=100)
         assert attack.problems == []
         final = status(probe)
         print(final["counters"], final["head"], reader.count)

@@ -151,7 +151,7 @@ def test_whatever_a_gateway_says_its_subscriber_keeps_to_the_rules_and_comes_to_
 
     for seed, recorder in waiting:
         # It gives a silent gateway up after four seconds, then asks for as long as its patience lasts.
-        assert recorder.finished.wait(20), f"seed {seed}: neither an error nor an end"
+        assert recorder.finished.wait(60), f"seed {seed}: neither an error nor an end"
         recorder.check()
         outcome = "complete" if recorder.completed else type(recorder.error).__name__
         outcomes[outcome] = outcomes.get(outcome, 0) + 1

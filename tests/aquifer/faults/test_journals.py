@@ -58,7 +58,7 @@ def test_a_foreign_lock_is_waited_for_and_told(path: Path, caplog: pytest.LogCap
             stays(lambda: gateway.status()["end"] is None)
         source.give(b"after")
         eventually(lambda: gateway.status()["head"] == 3)
-        assert gateway.status()["stalled"] is None
+        eventually(lambda: gateway.status()["stalled"] is None)  # The records are there a moment earlier.
         assert "the gateway continues" in caplog.text
         source.complete()
         assert read(gateway.endpoint).wait().items == [b"before", b"meanwhile", b"after"]
@@ -126,9 +126,9 @@ def test_a_journal_that_is_removed_ends_the_stream_and_closing_says_so(path: Pat
         eventually(lambda: reader.items == [b"before"])
         path.unlink()  # Nothing is written at the moment: it is noticed all the same.
 
-        assert gateway.join(15)
+        assert gateway.join(60)
         assert f"{path} was removed or moved away" in (gateway.failure or "")
-        assert source.cancelled.wait(15)
+        assert source.cancelled.wait(60)
         assert reader.wait().items == [b"before"]
         assert "was removed" in str(reader.error)
     with pytest.raises(JournalDamaged, match="was removed or moved away while the journal was in use"):
@@ -152,8 +152,8 @@ def test_a_journal_of_another_codec_is_refused_and_closed(path: Path) -> None:
 
 def test_an_element_that_cannot_be_stored_does_not_keep_cursors_from_being_stored(path: Path) -> None:
     with Gateway(Flux.just(b"a", b"b", "no bytes"), ANYWHERE, journal=SqliteJournal(path)) as gateway:
-        assert gateway.join(15)
-        list(AquiferPublisher(gateway.endpoint, id="ann", patience=20).flux().take(1).to_iterable(prefetch=1))
+        assert gateway.join(60)
+        list(AquiferPublisher(gateway.endpoint, id="ann", patience=60).flux().take(1).to_iterable(prefetch=1))
 
         def stored() -> list[Any]:
             with contextlib.closing(sqlite3.connect(path)) as other:
@@ -170,7 +170,7 @@ def test_what_is_too_old_goes_also_when_nobody_reads(path: Path) -> None:
         eventually(lambda: gateway.status()["head"] == 2)
         eventually(lambda: gateway.status()["records"] == 0)
         source.complete()
-        assert gateway.join(15)
+        assert gateway.join(60)
         eventually(lambda: gateway.status()["first"] == gateway.status()["head"])
         assert read(gateway.endpoint).wait().items == []
 
@@ -179,7 +179,7 @@ def test_what_is_too_old_stays_for_a_reader_that_has_to_be_kept(path: Path) -> N
     journal = SqliteJournal(path, max_age=0.2)
     journal.save_cursor("ann", Cursor(1, 60_000, 60.0))
     with Gateway(Numbers(5), ANYWHERE, journal=journal) as gateway:
-        assert gateway.join(15)
+        assert gateway.join(60)
         stays(lambda: gateway.status()["records"] == 5, seconds=1.0)
 
 
@@ -216,7 +216,7 @@ def test_large_elements_after_small_ones_are_held_back_by_their_bytes() -> None:
     with Gateway(
         Flux.range(20_000).map(element), ANYWHERE, journal=journal, prefetch_bytes=4_000_000
     ) as gateway:
-        assert journal.waits.wait(30)
+        assert journal.waits.wait(60)
         stays(lambda: len(given) < 6500, seconds=1.0)
         journal.go_on.set()
         gateway.close()
@@ -232,10 +232,10 @@ def test_memory_of_a_gateway_does_not_follow_the_size_of_its_records(tmp_path: P
         def ended() -> bool:
             nonlocal most
             most = max(most, gateway.memory_mib())
-            answer = peer.ask({"jsonClass": "Subscribe", "x": {"v": 1, "probe": True}}, timeout=30)
+            answer = peer.ask({"jsonClass": "Subscribe", "x": {"v": 1, "probe": True}}, timeout=60)
             return answer["x"]["status"]["end"] is not None
 
-        eventually(ended, timeout=60)
+        eventually(ended, timeout=150)
     assert most < 250
 
 

@@ -35,7 +35,7 @@ def over_a_slow_line(
         Gateway(Flux.from_iterable(records), ports[0], data=ports[1], **settings) as gateway,
         SlowLine(*numbers, rate=rate, delay=delay) as line,
     ):
-        assert gateway.join(30)
+        assert gateway.join(60)
         yield gateway, line, f"tcp://{line.host}:{numbers[0]}"
 
 
@@ -111,7 +111,7 @@ def test_a_line_that_is_silent_for_ten_seconds_goes_on_where_it_was() -> None:
     pause = threading.Event()
     with over_a_slow_line(records, rate=360 * KBIT) as (_, line, endpoint):
         reader, _ = read_all(endpoint, patience=40)
-        eventually(lambda: line.passed > 200_000, timeout=30)
+        eventually(lambda: line.passed > 200_000)
         line.stall()
         pause.wait(10)
         line.flow()
@@ -139,10 +139,10 @@ def test_a_large_record_arrives_though_the_line_never_holds_for_as_long_as_it_ta
 def test_a_line_that_is_cut_for_good_is_told_in_the_users_patience() -> None:
     with over_a_slow_line(numbered(1000, 1000), rate=360 * KBIT) as (_, line, endpoint):
         reader, _ = read_all(endpoint, patience=8)
-        eventually(lambda: len(reader.items) > 0, timeout=30)
+        eventually(lambda: len(reader.items) > 0)
         line.stall()
         cut = time.monotonic()
-        reader.wait(40)
+        reader.wait(60)
         assert isinstance(reader.error, GatewayUnreachable)
         assert "was lost for more than 8 s" in str(reader.error)
         assert "data port" not in str(reader.error)

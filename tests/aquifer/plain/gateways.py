@@ -12,6 +12,8 @@ from typing import Any, Self
 
 import zmq
 
+from tests.aquifer.free_ports import free_port
+
 FIELDS = {"Subscribe": {"jsonClass", "cancel"}, "Next": {"jsonClass", "count"}}
 """What the document knows of requests."""
 
@@ -229,9 +231,7 @@ class LazyGateway(PlainGateway):
         self.asked_early = 0
 
     def open_data(self) -> int:
-        port = int(self._data.bind_to_random_port("tcp://127.0.0.1"))
-        self._data.unbind(f"tcp://127.0.0.1:{port}")
-        return port
+        return free_port()
 
     def reply(self, request: dict[str, Any]) -> bytes | None:
         if request["jsonClass"] == "Next" and not self.opened:

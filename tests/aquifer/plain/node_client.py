@@ -11,7 +11,7 @@ from tests.node_packages import installed, node
 
 PART = "The plain client in another language"
 SOURCES = Path(__file__).with_name("node")
-RUN_SECONDS = 40
+RUN_SECONDS = 120
 
 
 def run_client(control: str, *options: str) -> dict[str, Any]:
