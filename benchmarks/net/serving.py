@@ -17,9 +17,9 @@ from benchmarks.net.placing import Role, placed
 
 __all__ = ["Running", "Server", "Serving", "of_python", "of_reactor_netty"]
 
-LONGEST = 30.0
+LONGEST = 120.0
 """Seconds that a server may take to start."""
-LAST = 5.0
+LAST = 60.0
 """Seconds that it may take to end."""
 
 

@@ -1,5 +1,6 @@
 """The load generator counts what really came back, and ends with a reason when something else came."""
 
+import socket
 import socketserver
 import subprocess
 import threading
@@ -11,11 +12,11 @@ import pytest
 
 from benchmarks.net import load
 from benchmarks.net.serving import Running, of_python
+from tests.benchmarks.durations import DURATIONS, long_enough
 from tests.required_tools import missing_part
 
 ELEMENT = bytes(range(100))
-SHORT = 0.05
-"""Seconds under load: the figures are of no interest here."""
+SHORT = DURATIONS[0]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -58,24 +59,32 @@ def serving(handle: Handle) -> Iterator[int]:
 
 @pytest.mark.parametrize("connections", [1, 10])
 def test_messages_go_to_and_fro(echo_port: int, connections: int) -> None:
-    report = load.pingpong(echo_port, connections=connections, size=64, seconds=SHORT)
+    def load_for(seconds: float) -> load.Report:
+        report = load.pingpong(echo_port, connections=connections, size=64, seconds=seconds)
+        assert report["seconds"] >= seconds
+        return report
 
-    assert report["round_trips"] > connections
+    report = long_enough(
+        load_for, lambda report: report["round_trips"] > connections and report["p50_us"] > 0
+    )
+
     assert report["bytes"] == pytest.approx(64 * report["round_trips"], abs=1)
-    assert report["seconds"] >= SHORT
-    assert 0 < report["p50_us"] <= report["p99_us"]
+    assert report["p50_us"] <= report["p99_us"]
 
 
 def test_a_message_larger_than_the_buffers_of_the_kernel_comes_back_whole(echo_port: int) -> None:
-    report = load.pingpong(echo_port, connections=2, size=2**20, seconds=SHORT)
-
-    assert report["bytes"] > 0
+    long_enough(
+        lambda seconds: load.pingpong(echo_port, connections=2, size=2**20, seconds=seconds),
+        lambda report: report["bytes"] > 0,
+    )
 
 
 def test_writes_are_in_flight(echo_port: int) -> None:
-    report = load.stream(echo_port, size=2**16, in_flight=2**18, seconds=SHORT)
+    report = long_enough(
+        lambda seconds: load.stream(echo_port, size=2**16, in_flight=2**18, seconds=seconds),
+        lambda report: report["bytes"] > 2**18,
+    )
 
-    assert report["bytes"] > 2**18
     assert report["round_trips"] == pytest.approx(report["bytes"] / 2**16, abs=0.01)
     assert "p50_us" not in report
 
@@ -87,9 +96,10 @@ def test_what_a_server_sends_is_counted_until_the_time_is_up() -> None:
                 connection.request.sendall(ELEMENT * 100)
 
     with serving(send_for_ever) as port:
-        report = load.sink(port, seconds=SHORT)
+        report = long_enough(
+            lambda seconds: load.sink(port, seconds=seconds), lambda report: report["bytes"] > 0
+        )
 
-    assert report["bytes"] > 0
     assert report["seconds"] >= SHORT
 
 
@@ -105,7 +115,7 @@ def test_idle_connections_are_held_until_the_block_ends() -> None:
 
     with serving(echo_once) as port, load.idle(port, connections=20) as report:
         for _ in range(20):
-            assert came.acquire(timeout=10)
+            assert came.acquire(timeout=60)
         assert len(open_now) == 20
     assert report["connections"] == 20
     assert not open_now
@@ -166,15 +176,16 @@ def test_an_idle_connection_that_the_server_closes_is_noticed() -> None:
         pytest.raises(load.LoadFailed, match="connection 0 was not left alone"),
         load.idle(port, connections=1),
     ):
-        assert closed.wait(10)
+        assert closed.wait(60)
 
 
 def test_nobody_listens() -> None:
-    with serving(lambda _: None) as port:
-        pass
+    with socket.socket() as taken:  # Nobody else can listen there, either.
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
 
-    with pytest.raises(load.LoadFailed, match=f"cannot connect to port {port}: Connection refused"):
-        load.sink(port, seconds=SHORT)
+        with pytest.raises(load.LoadFailed, match=f"cannot connect to port {port}: Connection refused"):
+            load.sink(port, seconds=SHORT)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +203,7 @@ def test_nobody_listens() -> None:
     ],
 )
 def test_wrong_arguments_are_told(program: Path, arguments: list[str], reason: str) -> None:
-    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=10)
+    result = subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=60)
 
     assert result.returncode == 2
     assert reason in result.stderr

@@ -9,6 +9,7 @@ from benchmarks.net.placing import Role, placed
 from benchmarks.net.serving import Running, Server, of_python
 from benchmarks.questions import NAMES
 from tests.benchmarks.claimed import assert_claims_have_alternatives
+from tests.benchmarks.durations import long_enough
 from tests.required_tools import missing_part
 
 NET = [name for name in NAMES if name.startswith("net.")]
@@ -22,14 +23,25 @@ def _program() -> None:
         missing_part("The load generator", str(problem))
 
 
+def echoes(server: Running, *, size: int, write: int, in_flight: int) -> None:
+    """See that a server sends back messages, and what is written without waiting for that."""
+    long_enough(
+        lambda seconds: load.pingpong(server.port, connections=3, size=size, seconds=seconds),
+        lambda report: report["round_trips"] > 3,
+    )
+    long_enough(
+        lambda seconds: load.stream(server.port, size=write, in_flight=in_flight, seconds=seconds),
+        lambda report: report["bytes"] > 0,
+    )
+
+
 @pytest.mark.parametrize(
     "kind",
     ["raw-uvloop", "streams-asyncio", "anyio", "penstock-fused", "penstock-unfused", "penstock-mapped"],
 )
 def test_an_echo_server_sends_back_what_it_gets(kind: str) -> None:
     with Running(of_python(kind, kind)) as server:
-        assert load.pingpong(server.port, connections=3, size=64, seconds=0.05)["round_trips"] > 3
-        assert load.stream(server.port, size=2**16, in_flight=2**18, seconds=0.05)["bytes"] > 0
+        echoes(server, size=64, write=2**16, in_flight=2**18)
         with load.idle(server.port, connections=50):
             assert server.memory() > 0
 
@@ -40,8 +52,7 @@ def test_an_echo_server_sends_back_what_it_gets(kind: str) -> None:
 )
 def test_a_server_of_lines_sends_each_of_them_back(kind: str) -> None:
     with Running(of_python(kind, kind)) as server:
-        assert load.pingpong(server.port, connections=3, size=100, seconds=0.05)["round_trips"] > 3
-        assert load.stream(server.port, size=65_500, in_flight=262_000, seconds=0.05)["bytes"] > 0
+        echoes(server, size=100, write=65_500, in_flight=262_000)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +62,9 @@ def test_a_server_of_lines_sends_each_of_them_back(kind: str) -> None:
 def test_a_source_sends_elements_and_survives_those_who_leave(kind: str) -> None:
     with Running(of_python(kind, kind)) as server:
         for _ in range(2):
-            assert load.sink(server.port, seconds=0.05)["bytes"] > 0
+            long_enough(
+                lambda seconds: load.sink(server.port, seconds=seconds), lambda report: report["bytes"] > 0
+            )
 
 
 def test_a_server_that_does_not_start_is_told() -> None:

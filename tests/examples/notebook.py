@@ -56,7 +56,7 @@ class Notebook:
 
 
 @contextmanager
-def open_notebook(folder: Path, patience: float = 50.0) -> Iterator[Notebook]:
+def open_notebook(folder: Path, patience: float = 170.0) -> Iterator[Notebook]:
     """Start a kernel in a folder; each of its cells may take as long as ``patience``."""
     manager = KernelManager(kernel_name="python3", transport="ipc", ip=str(folder / "kernel"))
     manager.start_kernel(cwd=str(folder))

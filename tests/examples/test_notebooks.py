@@ -15,7 +15,7 @@ from tests.examples.pages import pages, snippets_of
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", [page for page in pages() if page != "docs/spark.md"])
 def test_the_programs_of_a_page_run_in_a_notebook(page: str, tmp_path: Path) -> None:
     with open_notebook(tmp_path) as notebook:

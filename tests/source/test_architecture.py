@@ -35,7 +35,7 @@ def test_every_module_on_the_ways_exists() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(900)
 def test_the_ways_are_those_that_a_run_takes() -> None:
     shown = {way: set(pairs) for way, pairs in architecture.ways_in(PAGE).items()}
     seen: dict[str, set[tuple[str, str]]] = {"data": set(), "demand": set()}

@@ -80,7 +80,7 @@ def test_an_example_lists_so_many_places(title: str, count: int) -> None:
 
 @pytest.mark.rare(15)
 @pytest.mark.slow
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_examples_work_with_these_places(tmp_path: Path) -> None:
     for name in ("src", "tests", "docs"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))

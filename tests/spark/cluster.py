@@ -22,6 +22,9 @@ from tests.spark.two_machines import LOOPBACK, Machine
 PATIENCE = 400.0
 """Seconds that a part of the cluster may take to start."""
 
+_TO_END = 120.0
+"""Seconds that a part of it may take to end."""
+
 SMALL = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 """For Java programs that live for a minute."""
 
@@ -35,7 +38,7 @@ CLUSTER_SETTINGS = {
     "spark.ui.enabled": "false",
     # No task before there are two executors that can take it.
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime": "120s",
+    "spark.scheduler.maxRegisteredResourcesWaitingTime": "400s",
     "spark.cores.max": "2",
 }
 """For drivers of a cluster with two workers."""
@@ -87,13 +90,13 @@ class Program:
     def kill(self) -> None:
         """SIGKILL for all of them; when this returns, none is left."""
         kill_session(self._process.pid)
-        self._process.wait(30)
+        self._process.wait(_TO_END)
 
     def close(self) -> None:
         """End it in good order."""
         self._process.terminate()  # A worker ends its executors.
         try:
-            self._process.wait(30)
+            self._process.wait(_TO_END)
         finally:
             _end_group(self._process.pid)
 

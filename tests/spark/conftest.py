@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,6 +14,7 @@ from penstock.aquifer import Gateway
 from penstock.spark.versions import has_admission_control, installed
 from penstock.spec import Publisher
 from penstock.streams import Flux
+from tests.aquifer.chaos.children import port_that_stays_free
 from tests.quick_java import OPTIONS
 from tests.spark import connect_server
 from tests.spark.connect_server import ClientRun
@@ -96,6 +98,12 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
+@pytest.fixture
+def nobody() -> str:
+    """An endpoint where nobody listens, and nobody else comes to: a gateway may come later, or come back."""
+    return f"tcp://127.0.0.1:{port_that_stays_free(random.Random())}"
+
+
 class Queries:
     """Starts streaming queries, writes down what their batches had, and stops them when a test is over."""
 
@@ -130,8 +138,9 @@ class Queries:
         def take(rows: DataFrame, batch: int) -> None:
             collected = rows.collect()
             self.during(collected)
-            self.batches.append(collected)
+            # In this order: a test that has waited for the rows may look at the numbers at once.
             self.ids.append(batch)
+            self.batches.append(collected)
 
         writer = self.frame(gateway, schema, **options).writeStream.foreachBatch(take)
         if trigger is not None:
@@ -162,6 +171,14 @@ class Queries:
     def offsets(self) -> list[int]:
         """Their offsets."""
         return [row.offset for row in self.rows]
+
+    def durations(self) -> list[tuple[int, float]]:
+        """The rows of each batch of the last query, and its seconds without the wait for records."""
+        return [
+            (each["numInputRows"], (spent["triggerExecution"] - spent.get("latestOffset", 0)) / 1000)
+            for each in self._started[-1].recentProgress
+            if each["numInputRows"] and (spent := each["durationMs"])
+        ]
 
     def stop(self) -> None:
         """Stop what is still running."""

@@ -99,4 +99,4 @@ def _server(folder: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{found[1]}"
     finally:
         process.terminate()
-        process.wait(60)
+        process.wait(120)

@@ -40,7 +40,7 @@ def run_source() -> None:
     source, journal = Numbers(width=ROW), MemoryJournal(max_records=BOUND)
     wall, processor = time.monotonic(), time.process_time()
     with Gateway(source, ANYWHERE, journal=journal) as gateway:
-        eventually(lambda: gateway.status()["records"] == BOUND, "the log does not fill up", 60)
+        eventually(lambda: gateway.status()["records"] == BOUND, "the log does not fill up", 400)
         filling = {"seconds": time.monotonic() - wall, "processor_seconds": time.process_time() - processor}
 
         def status() -> dict[str, Any]:

@@ -18,6 +18,8 @@ SOURCE: Final = 200_000
 """Rows that the source can give in a second, at least."""
 WINDOW: Final = 60
 """Seconds during which nothing may grow."""
+LONGEST: Final = 400
+"""Seconds for which the query may take to get on."""
 WARM: Final = 2
 """The number of the batch after which Java has loaded and compiled most of what it needs."""
 FLAT: Final = SOURCE * ROW
@@ -34,7 +36,7 @@ def test_a_slow_query_holds_a_fast_source_back_and_nobody_grows(tmp_path: Path) 
         # What the filling of the log took in processor time, whatever else the machine had to do.
         assert BOUND / begun["filling"]["processor_seconds"] > SOURCE
         with Pressed(tmp_path / "driver.log", "driver", begun["endpoint"], str(tmp_path / "out")) as driver:
-            eventually(lambda: driver.ask()["batch"] >= WARM, "the query does not begin", 240)
+            eventually(lambda: driver.ask()["batch"] >= WARM, "the query does not begin", 400)
             observed = _observe(source, driver)
 
     assert observed["growth"] == {
@@ -48,11 +50,15 @@ def test_a_slow_query_holds_a_fast_source_back_and_nobody_grows(tmp_path: Path) 
 
 def _observe(source: Pressed, driver: Pressed) -> dict[str, Any]:
     """Look at all processes once a second."""
-    first, heap = source.ask(), driver.ask("heap")["alive"]
+    begun, pause = time.monotonic(), threading.Event()
+    now = first = source.ask()
+    heap = driver.ask("heap")["alive"]
     at_first = _memory(source, driver)
     growth = dict.fromkeys(at_first, 0)
-    begun, pause = time.monotonic(), threading.Event()
-    while (seconds := time.monotonic() - begun) < WINDOW:
+    # On a busy machine the query is even slower than it is meant to be.
+    while (seconds := time.monotonic() - begun) < WINDOW or (
+        now["floor"] - first["floor"] < 2 * BATCH and seconds < LONGEST
+    ):
         now = source.ask()
         # The log is full, but for a batch whose place is being filled; and the source has given no more than
         # the log has room for, beyond what the query is done with.
@@ -65,7 +71,8 @@ def _observe(source: Pressed, driver: Pressed) -> dict[str, Any]:
     assert last["active"], "the query has ended"
     # The heap has its full size from the beginning, so what counts is what is alive in it.
     growth["in the heap of Java"] = driver.ask("heap")["alive"] - heap
-    return {"growth": growth, "taken": source.ask()["floor"] - first["floor"], "seconds": seconds}
+    taken = source.ask()["floor"] - first["floor"]
+    return {"growth": growth, "taken": taken, "seconds": time.monotonic() - begun}
 
 
 def _memory(source: Pressed, driver: Pressed) -> dict[str, int]:

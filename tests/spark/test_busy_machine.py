@@ -24,7 +24,7 @@ SLOW_MODULE = """
 import os, socket, sys
 sys.stdin.readline()  # It imports for as long as the test likes.
 connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-connection.settimeout(20)
+connection.settimeout(60)
 connection.connect(os.environ["PYTHON_WORKER_FACTORY_SOCK_PATH"])
 file = connection.makefile("rwb")
 file.write(b"%s %d" % (sys.argv[0].encode()[-7:], os.getpid()))

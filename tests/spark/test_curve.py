@@ -83,7 +83,8 @@ def test_a_stream_a_read_and_both_ways_of_writing_go_through_gateways_with_keys(
 def test_who_does_not_come_in_is_told_which_option_to_look_at(
     queries: Queries, guarded: Any, keys: Path, name: str | None, server: str | None, told: str
 ) -> None:
-    options = {"patienceSeconds": "1"}
+    # Long enough for the gateway to refuse a key, also on a busy machine.
+    options = {"patienceSeconds": "5"}
     if name is not None and server is not None:
         options |= as_(name, keys, server)
     source, sink = guarded(Numbers(3)), guarded(None, writable=True)

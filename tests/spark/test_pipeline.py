@@ -19,6 +19,7 @@ import pytest
 from penstock.aquifer import AquiferPublisher, SourceFailed, SqliteJournal
 from penstock.spark import BadCheckpoint, Pipeline, QueryFailed
 from penstock.streams import Flux
+from tests.aquifer.faults.rigs import eventually
 from tests.spark.collector import PATIENCE, Collector
 from tests.spark.conftest import Serve
 
@@ -47,6 +48,11 @@ def left_behind() -> list[str]:
     return threads + glob.glob(os.path.join(tempfile.gettempdir(), "penstock-pipeline-*"))
 
 
+def nothing_is_left_behind() -> None:
+    """A pipeline waits some seconds for the thread of its Subscriber, and a busy machine may need more."""
+    eventually(lambda: not left_behind(), "threads or folders of a pipeline stay", PATIENCE)
+
+
 # -------------------------------------------------------------------- from where to where
 def test_from_a_flux_into_a_subscriber_that_gets_rows_as_dictionaries(spark: SparkSession) -> None:
     seen = Collector()
@@ -67,7 +73,7 @@ def test_from_a_flux_into_a_subscriber_that_gets_rows_as_dictionaries(spark: Spa
     assert progress is not None
     assert (progress.records, progress.lag) == (1000, 0)
     assert not spark.streams.active
-    assert not left_behind()
+    nothing_is_left_behind()
 
 
 def test_from_a_file_into_parquet(spark: SparkSession, tmp_path: Path) -> None:
@@ -175,7 +181,7 @@ def test_stopped_in_the_middle_and_started_again_every_record_comes_once(
     with pipeline(first).start(spark=spark, checkpoint=tmp_path / "state") as running:
         first.wait_for(700)
         assert not running.wait(0)
-    assert not left_behind()
+    nothing_is_left_behind()
     assert not first.ended
     with pipeline(second).start(spark=spark, checkpoint=tmp_path / "state") as running:
         assert running.wait(PATIENCE)
@@ -228,7 +234,7 @@ def test_it_can_be_stopped_while_a_batch_waits_for_a_subscriber_that_does_not_as
         took = time.monotonic() - began
     pipeline(second).run(spark=spark, checkpoint=tmp_path)
 
-    assert took < 30
+    assert took < 300, "the query was not stopped: its batch may wait for room for a year"
     assert [row["n"] for row in first.elements + second.elements] == list(range(2000))
 
 
@@ -279,7 +285,7 @@ def test_a_sink_that_raises_ends_the_pipeline_with_that_error_and_gets_the_eleme
         assert not running.query.isActive
     assert raised.value is error
     assert broken.error is None, "a Subscriber that raises gets no more signals"
-    assert not left_behind()
+    nothing_is_left_behind()
 
     pipeline(mended).run(spark=spark, checkpoint=tmp_path)
     assert [row["n"] for row in broken.elements + mended.elements] == list(range(3000))
@@ -314,7 +320,7 @@ def test_a_failing_batch_is_told_in_one_line_to_whoever_waits_and_to_the_sink(sp
 
     assert str(raised.value) == "ZeroDivisionError: not today"
     assert seen.error is raised.value
-    assert not left_behind()
+    nothing_is_left_behind()
 
 
 @pytest.mark.parametrize(
@@ -339,7 +345,7 @@ def test_a_query_that_cannot_start_says_why_in_one_line(
 
     assert reason in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert not left_behind()
+    nothing_is_left_behind()
 
 
 def test_wrong_ends_are_refused_where_they_are_written(tmp_path: Path) -> None:
@@ -367,15 +373,17 @@ def test_a_checkpoint_that_was_deleted_is_told_before_anything_runs(tmp_path: Pa
 def test_a_file_that_is_not_there_is_told_at_once(spark: SparkSession) -> None:
     with pytest.raises(FileNotFoundError, match="the source file:/no/such is not there"):
         Pipeline("file:/no/such").into("noop").start(spark=spark)
-    assert not left_behind()
+    nothing_is_left_behind()
 
 
 def test_stopping_again_does_no_harm(spark: SparkSession) -> None:
-    running = Pipeline(Flux.never(), schema=N).into("noop").start(spark=spark)
+    # Spark's first report comes when a trigger has waited for records in vain.
+    waits = {"waitSeconds": str(10 * PATIENCE)}
+    running = Pipeline(Flux.never(), schema=N, options=waits).into("noop").start(spark=spark)
     assert running.progress() is None
 
     running.stop()
     running.stop()
 
     assert running.wait(0)
-    assert not left_behind()
+    nothing_is_left_behind()

@@ -265,6 +265,7 @@ def test_a_second_source_is_cancelled_and_late_subscribers_are_told_of_the_end(s
 
 def test_closing_stops_the_query_and_tells_those_who_have_not_had_the_end(spark: SparkSession) -> None:
     source, quick, standing = Source(), Collector(), Collector(demand=0)
+    assert eventually(lambda: not spark.streams.active), "the query of an earlier test stays"
     with SparkProcessor(unchanged, schema=N, spark=spark, capacity=400) as relay:
         relay.subscribe(quick)
         relay.subscribe(standing)

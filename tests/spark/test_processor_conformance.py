@@ -50,8 +50,8 @@ class TestSparkProcessor(IdentityProcessorVerification):
 
     profile = "threads"
     fanout = "multicast"
-    # A signal goes through a batch, and the first batch of a session takes its time.
-    environment = Environment(timeout=60, no_signals=0.3, gc=60, budget=1.0)
+    # A signal goes through a batch, and the first batch of a session takes minutes on a busy machine.
+    environment = Environment(timeout=400, no_signals=0.3, gc=400, budget=1.0, limit=800)
     max_elements_from_publisher = 1000
 
     @pytest.fixture(autouse=True)

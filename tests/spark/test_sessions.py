@@ -148,7 +148,7 @@ def test_a_checkpoint_on_this_machine_has_no_files_of_checksums(spark: SparkSess
     rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).load()
     query = rows.writeStream.format("noop").option("checkpointLocation", str(tmp_path)).start()
     try:
-        deadline = time.monotonic() + 100
+        deadline = time.monotonic() + 400
         while query.lastProgress is None and time.monotonic() < deadline:
             time.sleep(0.05)
     finally:

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 
 from penstock.aquifer import Gateway, MemoryJournal, SqliteJournal
 from tests.aquifer.faults.processes import GatewayProcess
-from tests.aquifer.faults.rigs import ANYWHERE, eventually, free_endpoint, has, reading, stays
+from tests.aquifer.faults.rigs import ANYWHERE, eventually, has, reading, stays
 from tests.spark.conftest import Serve, failure_of
 from tests.spark.sinking import PATIENCE, Files, log_of, run, start
 
@@ -172,15 +172,16 @@ def test_a_task_that_fails_after_it_has_staged_and_a_driver_that_is_killed_leave
 
 
 def test_a_gateway_that_is_killed_under_a_query_has_every_row_once(
-    spark: SparkSession, files: Files, tmp_path: Path
+    spark: SparkSession, files: Files, tmp_path: Path, nobody: str
 ) -> None:
     for ten in range(3, 12):
         files.add({"n": 10 * ten + one} for one in range(10))
     journal = f"SqliteJournal({str(tmp_path / 'log.db')!r})"
-    arguments = f"None, {free_endpoint()!r}, writable=True, journal={journal}"
+    arguments = f"None, {nobody!r}, writable=True, journal={journal}"
     checkpoint = tmp_path / "checkpoint"
     with GatewayProcess(arguments) as gateway:
-        query = start(files.stream(spark), gateway, checkpoint)
+        # It may take any time until the gateway is back.
+        query = start(files.stream(spark), gateway, checkpoint, patienceSeconds=str(PATIENCE))
         eventually(lambda: len(log_of(gateway)) >= 30, timeout=PATIENCE)
         gateway.kill()
     with GatewayProcess(arguments) as gateway:
@@ -219,9 +220,9 @@ def test_a_slow_reader_behind_the_gateway_slows_the_query_down(
 
 
 def test_a_gateway_that_is_not_there_fails_the_query_and_its_next_run_publishes_the_batch(
-    spark: SparkSession, files: Files, tmp_path: Path
+    spark: SparkSession, files: Files, tmp_path: Path, nobody: str
 ) -> None:
-    endpoint, checkpoint = free_endpoint(), tmp_path / "checkpoint"
+    endpoint, checkpoint = nobody, tmp_path / "checkpoint"
     writer = files.stream(spark).writeStream.format("aquifer").options(endpoint=endpoint, patienceSeconds="1")
     writer = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
     told = failure_of(writer.start())
@@ -239,7 +240,8 @@ def test_a_batch_that_nobody_makes_room_for_fails_the_query_and_is_published_by_
     with reading(gateway.endpoint, 0, window=5, max_window=5, codec="json") as reader:
         eventually(lambda: gateway.status()["subscribers"])
         with pytest.raises(Exception, match="does anybody read from it"):
-            run(files.stream(spark), gateway, tmp_path / "checkpoint", timeoutSeconds="1")
+            # Long enough for the batches before it, also on a busy machine.
+            run(files.stream(spark), gateway, tmp_path / "checkpoint", timeoutSeconds="10")
         assert gateway.status()["head"] == 20
 
         reader.request(1000)

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from penstock.aquifer import Gateway, MemoryJournal, Record
 from penstock.spark import reason_of
 from penstock.streams import Flux
-from tests.aquifer.faults.rigs import Numbers, eventually, free_endpoint
+from tests.aquifer.faults.rigs import Numbers, eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -112,12 +112,14 @@ def test_the_last_line_of_what_spark_says_is_what_we_say(spark: SparkSession, se
     assert "b'null' is not a JSON object" in problem(spark, gateway, "x int", value="json", mode="FAILFAST")
 
 
-def test_a_gateway_that_is_not_there_is_told_in_time(spark: SparkSession) -> None:
-    nobody = free_endpoint()
+def test_a_gateway_that_is_not_there_is_told_in_time(spark: SparkSession, serve: Serve, nobody: str) -> None:
+    begun = time.monotonic()
+    load(spark, serve(numbers(1))).collect()
+    usual = time.monotonic() - begun  # A busy machine may take any time for a read.
     begun = time.monotonic()
     with pytest.raises(PySparkException, match=f"no gateway answers at {nobody} after 1 s; is it running"):
         load(spark, nobody, patienceSeconds=1).collect()
-    assert time.monotonic() - begun < 20
+    assert time.monotonic() - begun < 20 + 10 * usual
 
 
 def test_a_read_of_a_log_that_goes_on_loses_nothing_to_its_own_slowness(
@@ -130,12 +132,12 @@ def test_a_read_of_a_log_that_goes_on_loses_nothing_to_its_own_slowness(
 
     gateway = serve(Numbers(), journal=MemoryJournal(max_records=5_000), prefetch=1_000)
     eventually(lambda: gateway.status()["head"] >= 4_000, "the log does not fill up")
-    frame = load(spark, gateway, value="string", partitions=4, leaseSeconds=30)
+    frame = load(spark, gateway, value="string", partitions=4, leaseSeconds=600)
     rows = frame.rdd.mapPartitions(slowly).collect()
     assert rows == list(range(rows[0], rows[0] + len(rows)))
     assert len(rows) >= 4_000
     # A while after it nothing is kept for it any more, and the source goes on.
-    assert [place["lease_ms"] for place in gateway.status()["absent"].values()] == [30_000]
+    assert [place["lease_ms"] for place in gateway.status()["absent"].values()] == [600_000]
 
 
 @pytest.mark.parametrize("partitions", [1, 4])
@@ -148,7 +150,7 @@ def test_the_records_of_a_read_are_not_kept_for_long_after_it(
     if partitions > 1:
         # Which task is the last nobody knows: what a task has kept, it has kept for some seconds after it.
         assert [place["lease_ms"] for place in gateway.status()["absent"].values()] in ([10_000], [])
-    eventually(lambda: not gateway.status()["absent"], "the place of the read is kept", 40)
+    eventually(lambda: not gateway.status()["absent"], "the place of the read is kept", 120)
 
 
 def test_a_read_that_is_planned_and_never_run_holds_nothing_up_for_long(

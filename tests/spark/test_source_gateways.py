@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from penstock.aquifer import Gateway, MemoryJournal, SqliteJournal
-from tests.aquifer.faults.rigs import ByHand, Numbers, eventually, free_endpoint, read_range, stays
+from tests.aquifer.faults.rigs import ANYWHERE, ByHand, Numbers, eventually, read_range, stays
 from tests.spark.conftest import failure_of
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def test_until_the_first_batch_is_logged_the_lease_is_short(queries: Queries, se
 
 def test_after_the_lease_nothing_is_kept_and_a_restart_tells_what_is_gone(queries: Queries) -> None:
     with full_of(1000) as gateway:
-        limits = {"maxRecordsPerTrigger": 300, "leaseSeconds": 30}
+        limits = {"maxRecordsPerTrigger": 300, "leaseSeconds": 600}
         queries.start(gateway, **limits)
         eventually(lambda: len(queries.rows) >= 900, "the query does not read", SOON)
         queries.stop()
@@ -118,8 +118,8 @@ def _pass_by(gateway: Gateway, offset: int) -> None:
 
 
 # ---------------------------------------------------------------- another log, another place
-def test_a_new_log_is_told_or_read_from_its_beginning(queries: Queries) -> None:
-    endpoint = free_endpoint()
+def test_a_new_log_is_told_or_read_from_its_beginning(queries: Queries, nobody: str) -> None:
+    endpoint = nobody
     with Gateway(Numbers(20), endpoint) as gateway:
         gateway.join(120)
         queries.run(endpoint)
@@ -141,7 +141,7 @@ def test_a_gateway_that_is_started_again_elsewhere_is_the_same_by_its_journal(
 ) -> None:
     for count in (20, 50):
         with Gateway(
-            lambda done, count=count: Numbers(count - done), free_endpoint(),
+            lambda done, count=count: Numbers(count - done), ANYWHERE,
             journal=SqliteJournal(tmp_path / "journal.db"),
         ) as gateway:  # fmt: skip
             gateway.join(120)

@@ -148,9 +148,27 @@ def test_a_reader_that_paces_itself_keeps_to_the_bytes_too() -> None:
 
 
 # ---------------------------------------------------------------- other sources of the query
-SHORT = 0.5
-"""Seconds of a short wait in these tests. A question may take longer than the real one on a busy machine, and
-then there is no wait."""
+class Clock:
+    """The time as the reader sees it: a question takes as long as it waits, also on a busy machine."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(readers_module, "time", made)
+    return made
+
+
+SHORT = readers_module._SHORT_WAIT
 
 
 def test_a_short_wait_does_not_hold_up_a_trigger() -> None:
@@ -158,14 +176,12 @@ def test_a_short_wait_does_not_hold_up_a_trigger() -> None:
 
 
 def test_a_source_without_records_does_not_keep_one_that_has_some_waiting(
-    readers: Readers, monkeypatch: pytest.MonkeyPatch
+    readers: Readers, clock: Clock
 ) -> None:
-    monkeypatch.setattr(readers_module, "_SHORT_WAIT", SHORT)
-    monkeypatch.setattr(readers_module, "_SHORT_WAITS_FOR", 3600.0)  # a busy machine may be slow to ask again
     with Gateway(ByHand(), ANYWHERE) as idle:
         reader = readers(idle, waitSeconds=1.5)
         start = reader.initialOffset()
-        waits = waits_of(reader)
+        waits = waits_of(reader, clock)
         # Spark logs a batch, though this source had nothing: another one had.
         for _ in range(3):
             assert reader.latestOffset(start, MANY) is start
@@ -174,36 +190,41 @@ def test_a_source_without_records_does_not_keep_one_that_has_some_waiting(
     [first, *later] = waits
     assert first > SHORT, "alone, it waits for as long as it was told"
     assert len(later) >= 2
-    assert max(later) <= SHORT
+    assert later == pytest.approx([SHORT] * len(later))
 
 
-def test_nor_does_it_if_the_triggers_are_far_apart(readers: Readers, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(readers_module, "_SHORT_WAIT", SHORT)
-    monkeypatch.setattr(readers_module, "_SHORT_WAITS_FOR", 0.0)  # that is over when the next trigger fires
+def test_nor_does_it_if_the_triggers_are_far_apart(readers: Readers, clock: Clock) -> None:
+    apart = readers_module._SHORT_WAITS_FOR + 1
     with Gateway(ByHand(), ANYWHERE) as idle:
         reader = readers(idle, waitSeconds=1.5)
         start = reader.initialOffset()
-        waits = waits_of(reader)
+        waits = waits_of(reader, clock)
         for _ in range(3):
             assert reader.latestOffset(start, MANY) is start
             reader.commit(start)
+            clock.now += apart
         hurried = waits[1:]
         assert reader.latestOffset(start, MANY) is start
+        clock.now += apart
         assert reader.latestOffset(start, MANY) is start
 
     assert len(hurried) >= 2
-    assert max(hurried) <= SHORT
+    assert hurried == pytest.approx([SHORT] * len(hurried))
     assert waits[-1] > SHORT, "no other source has had records since"
 
 
-def waits_of(reader: AquiferStreamReader) -> list[float]:
-    """How long the gateway is asked to wait for records, with each question that lets it wait."""
+def waits_of(reader: AquiferStreamReader, clock: Clock) -> list[float]:
+    """How long the gateway is asked to wait for records, with each question that lets it wait.
+
+    It is not made to wait: it has none.
+    """
     waits: list[float] = []
     ask = reader._logs.state
 
     def state(endpoint: str, **options: Any) -> Any:
-        if options.get("wait"):
-            waits.append(options["wait"])
+        if wait := options.pop("wait", 0.0):
+            waits.append(wait)
+            clock.now += wait
         return ask(endpoint, **options)
 
     reader._logs.state = state  # type: ignore[method-assign]

@@ -170,7 +170,7 @@ def test_a_gateway_that_leaves_without_an_end_is_an_error(readers: Readers) -> N
     with Gateway(source, "tcp://127.0.0.1:0") as gateway:
         source.give(b"a")
         eventually(lambda: gateway.status()["head"] == 1)
-        reader = readers(gateway, patienceSeconds=1)
+        reader = readers(gateway, patienceSeconds=5)
         end = reader.latestOffset(reader.initialOffset(), ALL)
 
     with pytest.raises(GatewayUnreachable):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
+from statistics import median
 from typing import TYPE_CHECKING
 
 import pytest
 
 from penstock.spark.source.demand import FIRST_BATCH
 from penstock.spark.versions import has_admission_control
-from tests.aquifer.faults.rigs import ByHand, eventually, free_endpoint, stays
+from tests.aquifer.faults.rigs import ByHand, eventually, stays
 from tests.spark.conftest import failure_of
 
 if TYPE_CHECKING:
@@ -46,13 +47,16 @@ def test_a_trigger_takes_about_as_many_bytes_as_it_may(queries: Queries, serve: 
 def test_batches_become_as_large_as_the_query_can_take_in_the_target_time(
     queries: Queries, serve: Serve
 ) -> None:
-    queries.during = lambda rows: time.sleep(1e-4 * len(rows))  # A query with this much to do.
-    batches = queries.run(serve(numbers(40_000)), targetBatchSeconds=0.5, maxRecordsPerTrigger=10_000)
+    cost, target = 1e-4, 0.5
+    queries.during = lambda rows: time.sleep(cost * len(rows))  # A query with this much to do.
+    batches = queries.run(serve(numbers(40_000)), targetBatchSeconds=target, maxRecordsPerTrigger=10_000)
     assert queries.offsets == list(range(40_000))
     sizes = [len(batch) for batch in batches]
     assert sizes[0] == FIRST_BATCH
-    # Most of them: a machine that is busy with something else makes the odd one look cheap or dear.
-    assert 100 <= sorted(sizes[2:])[len(sizes[2:]) // 2] <= 6_000, sizes
+    # Most of them: a machine that is busy with something else makes the odd one look cheap or dear. And if
+    # an empty batch alone takes longer than the target there, half of the time is work.
+    empty = median(seconds - cost * rows for rows, seconds in queries.durations()[2:])
+    assert 100 <= median(sizes[2:]) <= 1.2 * max(target, empty) / cost, (sizes, empty)
 
 
 def test_the_trigger_once_takes_everything_at_once(queries: Queries, serve: Serve) -> None:
@@ -88,12 +92,10 @@ def test_news_of_any_of_several_gateways_is_news(queries: Queries, serve: Serve)
     one, other = ByHand(), ByHand()
     gateways = serve(one), serve(other)
     one.give(b"first")
-    queries.start(",".join(gateway.endpoint for gateway in gateways), waitSeconds=120)
+    queries.start(",".join(gateway.endpoint for gateway in gateways), waitSeconds=10 * SOON)
     eventually(lambda: len(queries.rows) == 1, "not read", SOON)
-    begun = time.monotonic()
     other.give(b"second")
-    eventually(lambda: len(queries.rows) == 2, "not read", SOON)
-    assert time.monotonic() - begun < 60, "it waited for the other gateway"
+    eventually(lambda: len(queries.rows) == 2, "it waits for the other gateway", SOON)
 
 
 # ---------------------------------------------------------------- when there is nothing to do
@@ -101,13 +103,13 @@ def test_an_idle_query_has_no_batches_and_stops_at_once(queries: Queries, serve:
     source = ByHand()
     gateway = serve(source)
     source.give(*numbers(5))
-    query = queries.start(gateway, waitSeconds=120)
+    query = queries.start(gateway, waitSeconds=10 * SOON)
     eventually(lambda: len(queries.rows) == 5, "not read", SOON)
     stays(lambda: queries.ids == [0], "an idle query has batches", 1.5)
     assert query.isActive
     begun = time.monotonic()
     query.stop()
-    assert time.monotonic() - begun < 60, "a query that waits for records cannot be stopped"
+    assert time.monotonic() - begun < SOON, "a query that waits for records cannot be stopped"
 
 
 def test_a_stream_that_has_ended_is_not_asked_over_and_over(queries: Queries, serve: Serve) -> None:
@@ -186,11 +188,16 @@ def test_the_progress_of_a_query_says_how_far_the_log_goes(queries: Queries, ser
 
 
 # ---------------------------------------------------------------- what cannot work
-def test_a_gateway_that_is_not_there_fails_the_query_in_time(queries: Queries) -> None:
+def test_a_gateway_that_is_not_there_fails_the_query_in_time(
+    queries: Queries, serve: Serve, nobody: str
+) -> None:
     begun = time.monotonic()
-    query = queries.start(free_endpoint(), patienceSeconds=1)
-    assert "is it running there" in failure_of(query)
-    assert time.monotonic() - begun < 30
+    queries.run(serve(numbers(1)), checkpoint="usual")
+    usual = time.monotonic() - begun  # A busy machine may take any time for a query.
+    begun = time.monotonic()
+    query = queries.start(nobody, patienceSeconds=1)
+    assert "after 1 s; is it running there" in failure_of(query)
+    assert time.monotonic() - begun < 30 + 10 * usual
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ import msgspec
 __all__ = ["Part", "Process", "driver", "in_session", "kill", "kill_session"]
 
 _REPOSITORY = Path(__file__).parents[3]
-_TO_DIE = 30.0
+_TO_DIE = 120.0
 
 
 class Process(NamedTuple):
