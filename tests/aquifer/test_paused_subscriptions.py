@@ -201,7 +201,7 @@ def test_a_subscription_that_is_paused_for_longer_than_its_lease_is_not_dropped(
         subscriber = paused_at(5, gateway.endpoint, lease=0.5, timeout=0.3, **settings)
         set_patience(subscriber.subscription, 0.5)
         stays(lambda: not subscriber.over.is_set(), "it has ended", 2.0)
-        assert gateway.status().counters.get("lease ended", 0) == 0
+        assert gateway.status().counters.get("leases ended", 0) == 0
         set_patience(subscriber.subscription, 60)
         subscriber.go_on()
         assert subscriber.over.wait(PATIENCE)

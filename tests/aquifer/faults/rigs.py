@@ -18,7 +18,7 @@ from penstock.aquifer import AquiferPublisher, CurveClient, Gateway, LogReader
 from penstock.aquifer.protocol.frames import Flag, Frame, parse
 from penstock.aquifer.records.batch import Batch
 from penstock.spec import Publisher, Subscriber, Subscription
-from tests.aquifer.free_ports import free_port
+from tests.free_ports import free_port
 from tests.streams.recording import Recorder
 
 ANYWHERE = "tcp://127.0.0.1:0"

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 import zmq
 
-from tests.aquifer.free_ports import free_port
+from tests.free_ports import free_port
 
 FIELDS = {"Subscribe": {"jsonClass", "cancel"}, "Next": {"jsonClass", "count"}}
 """What the document knows of requests."""

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx2
 
+from tests.free_ports import free_port
 from tests.net.backpressure.peers import largest_buffer
 
 ROOT = Path(__file__).parents[3]
@@ -38,19 +39,6 @@ def command(server: str, port: int) -> list[str]:
     else:
         place = ["--host", "127.0.0.1", "--port", str(port)]
     return [sys.executable, "-m", name, *options, *place, APP]
-
-
-@contextmanager
-def kept_port() -> Iterator[int]:
-    """A port for a server that takes seconds to start: until then no other program gets it.
-
-    The servers listen with SO_REUSEADDR. The system lets such a socket have a port that another one is bound
-    to, if that one has the option too and does not listen; and it gives this port to nobody by itself.
-    """
-    with socket.socket() as kept:
-        kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        kept.bind(("127.0.0.1", 0))
-        yield int(kept.getsockname()[1])
 
 
 class Served:
@@ -106,7 +94,8 @@ class Served:
 def served(server: str, folder: Path) -> Iterator[Served]:
     """Run the application under this server; it answers when the block begins and is gone when it ends."""
     log = folder / "server.log"
-    with kept_port() as port, log.open("wb") as output:
+    port = free_port()
+    with log.open("wb") as output:
         # A group of its own, since some servers have worker processes.
         process = subprocess.Popen(
             command(server, port),
