@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from penstock.net import NetError, ProxyHeader, TcpClient, TcpServer
+from penstock.net import NetError, ProxyHeader, RunningServer, TcpClient, TcpServer
 from tests.net.tcp.certificates import Authority
 from tests.net.tcp.loops import LOOPS, run_on
 from tests.net.tcp.peers import settled, soon, until
-from tests.net.tcp.proxies.small_proxies import PROXIES
+from tests.net.tcp.proxies.small_proxies import PROXIES, SmallProxy
 
 pytestmark = pytest.mark.usefixtures("quiet_loop")
 
@@ -39,6 +39,14 @@ async def given_up(client: TcpClient, turns: int) -> bool:
     return False
 
 
+async def all_gone(proxy: SmallProxy, server: RunningServer) -> None:
+    """Until neither has a connection any more."""
+    try:
+        await until(lambda: proxy.open == 0 and not server.connections)
+    except TimeoutError:
+        pytest.fail(f"{proxy.open} connections of the proxy are left, and of the server {server.connections}")
+
+
 @pytest.mark.parametrize("kind", LOOPS)
 @pytest.mark.parametrize("scheme", PROXIES)
 @pytest.mark.parametrize("secure", [False, True])
@@ -59,11 +67,11 @@ def test_a_cancel_at_any_turn_leaves_nothing_open(
         ):
             client = client.proxy(proxy.url)
             await given_up(client, 100_000 if secure else 20_000)  # the loop opens what it needs for itself
-            await until(lambda: proxy.open == 0 and not running.connections)
+            await all_gone(proxy, running)
             before = descriptors()
             connected = [await given_up(client, turns) for turns in range(120)]
             assert not connected[0]
-            await until(lambda: proxy.open == 0 and not running.connections)
+            await all_gone(proxy, running)
             gc.collect()
             await until(lambda: descriptors() <= before)
         await settled()
@@ -107,7 +115,7 @@ def test_a_timeout_at_any_moment_leaves_nothing_open(kind: str, scheme: str) -> 
                     connection = await soon(client.connect_timeout(tenths / 10_000).connect())
                     connection.abort()
                     await soon(connection.wait_closed())
-            await until(lambda: proxy.open == 0 and not running.connections)
+            await all_gone(proxy, running)
             await until(lambda: descriptors() <= before)
         await settled()
 
