@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
@@ -44,3 +44,29 @@ def test_a_question_that_waits_for_records_is_answered_when_they_come() -> None:
         feed.give(b"one", b"two")
         asking.join(50)
         assert [state.head for state in states] == [2]
+
+
+@pytest.mark.timeout(60)
+def test_a_gateway_that_is_closed_just_as_it_is_woken_for_something_else_closes() -> None:
+    gateway = Gateway(None, ANYWHERE, writable=True).start()
+    server, is_told = gateway._server, Event()
+    waker = server._waker
+    drain, wake = waker.drain, waker.wake
+    closing = Thread(target=gateway.close, daemon=True)
+
+    def wake_and_tell() -> None:
+        wake()
+        if server._stopping:
+            is_told.set()
+
+    def drain_late() -> None:
+        if not closing.ident:
+            closing.start()
+            assert is_told.wait(50)
+        drain()
+
+    waker.drain, waker.wake = drain_late, wake_and_tell  # type: ignore[method-assign]
+    wake()
+    assert is_told.wait(50)
+    closing.join(50)
+    assert not closing.is_alive()

@@ -141,6 +141,8 @@ class Server:
             while not self._stopping:
                 if self._waker.fileno() in ready:
                     self._waker.drain()
+                    if self._stopping:
+                        break  # What woke the thread was perhaps stop(), after the look above.
                     _do(self._calls)
                     everybody = True
                     # The log has grown: a commit is done, or a probe has waited for that.
