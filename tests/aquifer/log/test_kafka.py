@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,63 @@ def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, to
     third.close()
     second.close()
     wait_until(lambda: clients() <= before, "a client goes on")
+
+
+def test_one_that_writes_all_the_time_gives_way_to_one_that_opens_the_log(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = KafkaJournal(kafka.address, topic)
+    ours = fill(first, [3])
+
+    def meanwhile() -> None:
+        with pytest.raises(JournalUnavailable, match="another gateway is opening the log"):
+            first.append([batch_at(3, 2, author="first")])
+
+    second = opened_and_before(meanwhile, kafka, topic, monkeypatch)
+    assert everything(second) == ours
+    with pytest.raises(JournalInUse, match="another gateway has opened the log kafka://"):
+        first.append([batch_at(3, 2, author="first")])
+    first.close()
+    second.close()
+
+
+def test_one_that_was_fenced_goes_on_if_the_other_one_cannot_open_the_log(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = KafkaJournal(kafka.address, topic, patience=5.0)
+    ours = fill(first, [3])
+
+    def fail() -> None:
+        raise JournalError("the other one cannot read this")
+
+    with pytest.raises(JournalError, match="cannot read"):
+        opened_and_before(fail, kafka, topic, monkeypatch)
+
+    more = [batch_at(3, 2, author="first")]
+
+    def is_stored() -> bool:
+        with suppress(JournalUnavailable):
+            first.append(more)
+        return first.head == 5
+
+    wait_until(is_stored, "it does not go on")
+    assert everything(first) == [*ours, *more]
+    first.close()
+
+
+def opened_and_before(
+    act: Callable[[], None], kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> KafkaJournal:
+    """Open the log, and do something when whoever had it is fenced and the log was not read yet."""
+    load = KafkaJournal._load
+
+    def act_and_load(self: KafkaJournal) -> None:
+        act()
+        load(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaJournal, "_load", act_and_load)
+        return KafkaJournal(kafka.address, topic)
 
 
 def test_that_it_is_fenced_is_understood_although_the_client_calls_back_with_an_exception(

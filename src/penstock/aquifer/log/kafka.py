@@ -93,6 +93,8 @@ class KafkaJournal(AnnotatedJournal):
         self._owner = secrets.token_hex(8)
         self._opened = self._closed = self._broken = False
         self._fenced: str | None = None
+        self._gives_way_until = 0.0
+        """Somebody has fenced this one, and may have the log by then."""
         self._unsaved: dict[str, Cursor | None] = {}
         self._attempted: Sequence[Batch] = ()
         """The batches of an append whose outcome was not known."""
@@ -322,15 +324,19 @@ class KafkaJournal(AnnotatedJournal):
         changes |= segments
         try:
             places = self._topics.write(batches, self._index.end, changes, round(self._now() * 1000))
-        except (JournalUnavailable, JournalInUse):
+        except (JournalUnavailable, JournalInUse) as error:
             if not self._opened:
                 raise
             # Whether it was committed is seen when we have taken over again.
             self._broken, self._attempted = True, tuple(batches)
+            if isinstance(error, JournalInUse):
+                self._gives_way_until = time.monotonic() + self._patience
             self._recover()
             if batches and self.head == end.offset:
                 self._attempted = ()
                 return
+            if isinstance(error, JournalInUse):  # Whoever has fenced this one does not have the log.
+                raise JournalUnavailable(str(error)) from error
             raise
         self._saved, self._attempted = state, ()
         for name in unsaved:
@@ -348,6 +354,11 @@ class KafkaJournal(AnnotatedJournal):
             return
         owned = self._topics
         self._check_owner(owned.state())  # First: to take over would disturb another one that has it.
+        if time.monotonic() < self._gives_way_until:
+            # Or that is about to have it: it says so when it has read the log.
+            raise JournalUnavailable(
+                f"another gateway is opening the log {self.path}; if that one does not succeed, this one goes on"
+            )
         try:
             owned.take_over()
         except JournalInUse as error:
