@@ -197,6 +197,27 @@ def test_batches_that_are_forgotten_are_deleted_from_the_topic(kafka: KafkaBroke
     again.close()
 
 
+def test_records_that_are_acknowledged_are_deleted_from_the_topic_although_none_is_left(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    log = KafkaJournal(kafka.address, topic, keep_acknowledged=False)
+    fill(log, [20, 20])
+    log.retire(log.head)
+
+    def is_deleted() -> bool:
+        log.flush()
+        return kafka.start_of(topic) >= 2
+
+    wait_until(is_deleted, "they stay in the topic")
+    log.close()
+    other = KafkaJournal(kafka.address, topic)
+    assert (other.epoch, other.first, other.head) == (log.epoch, 40, 40)
+    assert everything(other) == []
+    other.append(more := batches_from(40, [3]))
+    assert everything(other) == more
+    other.close()
+
+
 def test_a_clock_that_is_set_makes_nothing_older_or_younger(
     kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
