@@ -357,7 +357,7 @@ class KafkaJournal(AnnotatedJournal):
         if time.monotonic() < self._gives_way_until:
             # Or that is about to have it: it says so when it has read the log.
             raise JournalUnavailable(
-                f"another gateway is opening the log {self.path}; if that one does not succeed, this one goes on"
+                f"another gateway is opening the log {self.path}; this one goes on if that one does not succeed"
             )
         try:
             owned.take_over()
@@ -408,6 +408,9 @@ class KafkaJournal(AnnotatedJournal):
     def _delete(self) -> None:
         """Have Kafka delete what was forgotten, now that the log says so."""
         now = time.monotonic()
+        failed = self._topics.failed_deletion()
+        if self._deletable is None:
+            self._deletable = failed
         if self._deletable is not None and now - self._deleted >= _DELETE_EVERY:
             self._topics.delete_before(self._deletable)
             self._deletable, self._deleted = None, now

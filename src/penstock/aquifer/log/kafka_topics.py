@@ -88,6 +88,10 @@ class KafkaTopics:
         self._producer: Producer | None = None
         self._deletion: Future[Any] | None = None
         """The answer to the last request to delete."""
+        self._deleting = 0
+        """Before which place that was."""
+        self._undeleted: str | None = None
+        """Why nothing is deleted, as it was told."""
         self._found: list[str] = []
         """The topics that were there."""
 
@@ -314,8 +318,33 @@ class KafkaTopics:
         from confluent_kafka import TopicPartition
 
         where = TopicPartition(self._topic, 0, place)
-        self._deletion = self._admin.delete_records([where])[where]
+        self._deletion, self._deleting = self._admin.delete_records([where])[where], place
         self._admin.poll(0)
+
+    def failed_deletion(self) -> int | None:
+        """The place of the last request to delete if that has failed, which is told once; or None."""
+        from confluent_kafka import KafkaException
+
+        if self._deletion is None or not self._deletion.done():
+            return None
+        deletion, self._deletion = self._deletion, None
+        try:
+            deletion.result()
+        except KafkaException as error:
+            found = broker_error(error)
+            why = found.str()
+            if is_refusal(found):
+                why += f"; give the user the right Delete for the topic {self._topic}"
+            if why != self._undeleted:
+                _log.warning(
+                    "the log %s: its topic grows, because Kafka does not delete what was forgotten: %s",
+                    self.name,
+                    why,
+                )
+            self._undeleted = why
+            return self._deleting
+        self._undeleted = None
+        return None
 
     # ---------------------------------------------------------------- reading
     def state(self) -> dict[str, bytes]:
@@ -414,6 +443,7 @@ class KafkaTopics:
             # A client that is gone sends nothing any more.
             with suppress(KafkaException, TimeoutError):
                 self._deletion.result(self._patience)
+            self.failed_deletion()
             self._deletion = None
         # Each has threads and connections, and goes with the last reference. Not with the one to this object:
         # an error of a request and the frames that it has gone through refer to one another.
