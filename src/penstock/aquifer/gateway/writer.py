@@ -339,7 +339,7 @@ class LogWriter:
         """Append, and try again as long as the disk is full or another program has locked the journal.
 
         Meanwhile the source waits, and nothing is lost. False if the gateway is stopped. What is withdrawn
-        meanwhile has failed.
+        meanwhile has failed, unless it may have been stored.
         """
         while True:
             try:
@@ -348,7 +348,9 @@ class LogWriter:
                 self._stall(error)
                 if not self._wait(_IDLE):
                     return False
-                if pending is not None and pending.withdrawn:
+                # If nobody has answered, it may be stored: the log goes on behind it when that is known.
+                is_known = not isinstance(error, JournalUnavailable)
+                if is_known and pending is not None and pending.withdrawn:
                     pending.failure = _WITHDRAWN
                     return True
                 self._log.retire()  # What is deleted makes space, too.

@@ -357,7 +357,7 @@ class KafkaJournal(AnnotatedJournal):
         if time.monotonic() < self._gives_way_until:
             # Or that is about to have it: it says so when it has read the log.
             raise JournalUnavailable(
-                f"another gateway is opening the log {self.path}; this one goes on if that one does not succeed"
+                f"another gateway is opening the log {self.path}; this one goes on if that one fails"
             )
         try:
             owned.take_over()

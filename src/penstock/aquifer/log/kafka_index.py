@@ -107,10 +107,9 @@ class KafkaIndex:
                 return None
             self.start = position
             self._stale = bisect_left(self._firsts, position.offset, self._stale)
+            kept = self._places[-1] + 1 if self._places else None
             if self._stale < len(self._firsts):
                 kept = self._places[self._stale]
-            else:
-                kept = self._places[-1] + 1 if self._places else None
             if self._stale > _FRONT_TO_KEEP and self._stale * 2 > len(self._firsts):
                 for column in (self._firsts, self._before, self._places, self._stored):
                     del column[: self._stale]
