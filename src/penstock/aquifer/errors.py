@@ -217,6 +217,10 @@ class JournalUnavailable(JournalError):
     """
 
 
+class BatchTooLarge(JournalError):
+    """Nothing was stored, because the journal cannot store a batch of this size; smaller ones it can."""
+
+
 class JournalDamaged(JournalError):
     """The file is not a journal, or a part of it is no longer readable."""
 

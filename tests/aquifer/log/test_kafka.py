@@ -298,6 +298,23 @@ def test_a_batch_of_some_megabytes_comes_back(kafka: KafkaBroker, topic: str) ->
     journal.close()
 
 
+def test_a_batch_that_is_too_large_for_the_topic_fails_for_its_writer_and_others_go_on(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.create(topic, retention_ms=-1, max_message_bytes=100_000)
+    with (
+        Gateway(None, "tcp://127.0.0.1:0", journal=KafkaJournal(kafka.address, topic), writable=True) as gateway,
+        Writer(gateway.endpoint) as writer,
+        Writer(gateway.endpoint) as other,
+    ):
+        with pytest.raises(AquiferError, match="a batch is too large for the topic"):
+            _write(writer, bytes(200_000))
+        _write(other, b"small")
+        _write(writer, b"smaller")
+        assert gateway.status().head == 2
+        assert gateway.failure is None
+
+
 def test_a_topic_of_another_program_is_refused(kafka: KafkaBroker) -> None:
     topic = kafka.topic()
     kafka.send(topic, [b"not a batch"])

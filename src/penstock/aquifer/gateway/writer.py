@@ -16,7 +16,13 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked, JournalUnavailable
+from penstock.aquifer.errors import (
+    BatchTooLarge,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalUnavailable,
+)
 from penstock.aquifer.gateway.dead_letters import BadRecords, Misfit
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.hop_clock import Doing
@@ -271,8 +277,12 @@ class LogWriter:
         if pending.withdrawn:
             pending.failure = _WITHDRAWN
             return True
-        if not self._store(batches, pending.marks_after(self._log.marks), pending):
-            return False
+        try:
+            if not self._store(batches, pending.marks_after(self._log.marks), pending):
+                return False
+        except BatchTooLarge as error:  # This writer has to know, and the others go on.
+            pending.failure = str(error)
+            return True
         if pending.failure is None:
             pending.end = self._log.head
             self._log.wake_readers()

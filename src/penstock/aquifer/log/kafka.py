@@ -25,7 +25,13 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
+from penstock.aquifer.errors import (
+    BatchTooLarge,
+    JournalDamaged,
+    JournalError,
+    JournalInUse,
+    JournalUnavailable,
+)
 from penstock.aquifer.log.annotated_journal import AnnotatedJournal
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.journal import Cursor, Held, a_bound, an_age, lacks_zstd, remaining
@@ -324,6 +330,9 @@ class KafkaJournal(AnnotatedJournal):
         changes |= segments
         try:
             places = self._topics.write(batches, self._index.end, changes, round(self._now() * 1000))
+        except BatchTooLarge:
+            self._broken = True  # The transaction is given up, and the next one needs another producer.
+            raise
         except (JournalUnavailable, JournalInUse) as error:
             if not self._opened:
                 raise

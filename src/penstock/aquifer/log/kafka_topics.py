@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
+from penstock.aquifer.errors import (
+    BatchTooLarge,
+    JournalDamaged,
+    JournalError,
+    JournalInUse,
+    JournalUnavailable,
+)
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.kafka_index import BatchPlace
 from penstock.aquifer.log.kafka_topic_settings import LARGEST, created_topics, settings_to_mend
@@ -463,7 +469,7 @@ class KafkaTopics:
             why = self._errors.refused or found.str()
             return JournalError(f"the brokers of the log {self.name} refuse: {why}")
         if found.code() in (found.MSG_SIZE_TOO_LARGE, found.RECORD_LIST_TOO_LARGE):
-            return JournalError(
+            return BatchTooLarge(
                 f"a batch is too large for the topic {self.name}: raise its max.message.bytes, and the "
                 "brokers' message.max.bytes"
             )
