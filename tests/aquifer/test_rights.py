@@ -20,7 +20,6 @@ from penstock.aquifer import (
     Gateway,
     GatewayUnreachable,
     JournalFull,
-    JournalUnavailable,
     LogReader,
     MemoryJournal,
     Refused,
@@ -28,6 +27,7 @@ from penstock.aquifer import (
     generate_keys,
     probe,
 )
+from penstock.aquifer.errors import OutcomeUnknown
 from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records.batch import Batch
 from penstock.delivery import BadRecord
@@ -64,7 +64,7 @@ class SilentJournal(MemoryJournal):
         if self.is_silent:
             self.attempted = list(batches)
             self.attempts += 1
-            raise JournalUnavailable("the brokers do not answer")
+            raise OutcomeUnknown("the brokers do not answer")
 
 
 @pytest.fixture

@@ -303,7 +303,9 @@ def test_a_batch_that_is_too_large_for_the_topic_fails_for_its_writer_and_others
 ) -> None:
     kafka.create(topic, retention_ms=-1, max_message_bytes=100_000)
     with (
-        Gateway(None, "tcp://127.0.0.1:0", journal=KafkaJournal(kafka.address, topic), writable=True) as gateway,
+        Gateway(
+            None, "tcp://127.0.0.1:0", journal=KafkaJournal(kafka.address, topic), writable=True
+        ) as gateway,
         Writer(gateway.endpoint) as writer,
         Writer(gateway.endpoint) as other,
     ):

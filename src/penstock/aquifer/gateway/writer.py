@@ -22,6 +22,7 @@ from penstock.aquifer.errors import (
     JournalFull,
     JournalLocked,
     JournalUnavailable,
+    OutcomeUnknown,
 )
 from penstock.aquifer.gateway.dead_letters import BadRecords, Misfit
 from penstock.aquifer.gateway.intake import Intake
@@ -358,8 +359,8 @@ class LogWriter:
                 self._stall(error)
                 if not self._wait(_IDLE):
                     return False
-                # If nobody has answered, it may be stored: the log goes on behind it when that is known.
-                is_known = not isinstance(error, JournalUnavailable)
+                # What may be stored stays until that is known: the log goes on behind it.
+                is_known = not isinstance(error, OutcomeUnknown)
                 if is_known and pending is not None and pending.withdrawn:
                     pending.failure = _WITHDRAWN
                     return True

@@ -31,6 +31,7 @@ from penstock.aquifer.errors import (
     JournalError,
     JournalInUse,
     JournalUnavailable,
+    OutcomeUnknown,
 )
 from penstock.aquifer.log.annotated_journal import AnnotatedJournal
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
@@ -345,7 +346,7 @@ class KafkaJournal(AnnotatedJournal):
                 self._attempted = ()
                 return
             if isinstance(error, JournalInUse):  # Whoever has fenced this one does not have the log.
-                raise JournalUnavailable(str(error)) from error
+                raise OutcomeUnknown(str(error)) from error
             raise
         self._saved, self._attempted = state, ()
         for name in unsaved:
@@ -365,7 +366,7 @@ class KafkaJournal(AnnotatedJournal):
         self._check_owner(owned.state())  # First: to take over would disturb another one that has it.
         if time.monotonic() < self._gives_way_until:
             # Or that is about to have it: it says so when it has read the log.
-            raise JournalUnavailable(
+            raise OutcomeUnknown(
                 f"another gateway is opening the log {self.path}; this one goes on if that one fails"
             )
         try:

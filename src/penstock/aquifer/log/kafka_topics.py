@@ -21,7 +21,7 @@ from penstock.aquifer.errors import (
     JournalDamaged,
     JournalError,
     JournalInUse,
-    JournalUnavailable,
+    OutcomeUnknown,
 )
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.kafka_index import BatchPlace
@@ -257,14 +257,14 @@ class KafkaTopics:
 
         ``stored`` is the time of the log, in milliseconds since 1970.
 
-        JournalInUse if another gateway has taken over. JournalUnavailable if it is not known whether it was
+        JournalInUse if another gateway has taken over. OutcomeUnknown if it is not known whether it was
         stored, or cannot be now: call :meth:`take_over`, and look.
         """
         from confluent_kafka import KafkaException
 
         producer = self._producer
         if producer is None:
-            raise JournalUnavailable(f"the log {self.name} has no connection; it is tried again")
+            raise OutcomeUnknown(f"the log {self.name} has no connection; it is tried again")
         places: dict[int, BatchPlace] = {}
         failed: list[KafkaError] = []
         # Brokers refuse a time that is far from their own, so messages have that of the clock on the wall.
@@ -473,6 +473,6 @@ class KafkaTopics:
                 f"a batch is too large for the topic {self.name}: raise its max.message.bytes, and the "
                 "brokers' message.max.bytes"
             )
-        return JournalUnavailable(
+        return OutcomeUnknown(
             f"the brokers of the log {self.name} do not answer as they should: {self._errors.about(found)}"
         )
