@@ -27,6 +27,7 @@ from penstock.aquifer import (
     generate_keys,
     probe,
 )
+from penstock.aquifer.errors import OutcomeUnknown
 from penstock.aquifer.protocol.session_table import SessionTable
 from penstock.aquifer.records.batch import Batch
 from penstock.delivery import BadRecord
@@ -48,6 +49,22 @@ class FullJournal(MemoryJournal):
         if self.is_full:
             raise JournalFull("the disk is full")
         super().append(batches, marks)
+
+
+class SilentJournal(MemoryJournal):
+    """A journal of brokers that store what they get, and whose answer is lost, as in Kafka."""
+
+    is_silent = True
+    attempted: Sequence[Batch] = ()
+    attempts = 0
+
+    def append(self, batches: Sequence[Batch], marks: Mapping[str, str | None] | None = None) -> None:
+        if batches and list(batches) != self.attempted:
+            super().append(batches, marks)
+        if self.is_silent:
+            self.attempted = list(batches)
+            self.attempts += 1
+            raise OutcomeUnknown("the brokers do not answer")
 
 
 @pytest.fixture
@@ -283,6 +300,26 @@ def test_a_batch_that_waits_for_the_disk_is_not_written_for_a_key_that_was_revok
         with closing(Courier(gateway.curve_endpoint, curve=AS_BOB)) as bob:
             deliver(bob, 0, [b"his"], query="of-bob")
         assert gateway.status()["head"] == 1
+
+
+def test_a_batch_of_a_revoked_key_that_may_be_stored_already_does_not_end_the_stream(clients: Path) -> None:
+    journal = SilentJournal()
+    with guarded(None, clients, writable=True, journal=journal) as gateway:
+        with closing(Courier(gateway.curve_endpoint, curve=AS_ALICE)) as alice:
+            parts = stage(alice, 0, [b"is there"])
+            with ThreadPoolExecutor(1) as elsewhere:
+                publishing = elsewhere.submit(alice.publish, "query", 0, [parts], timeout=SOON)
+                eventually(lambda: gateway.status()["stalled"], "the commit waits for the brokers")
+                (pending,) = gateway._server.streams.default.transactions._pending.values()
+                revoke_by_file(gateway, clients)
+                eventually(lambda: pending.withdrawn, "the key is taken away")
+                before = journal.attempts
+                eventually(lambda: journal.attempts > before + 1, "the writer goes on asking")
+                journal.is_silent = False
+                publishing.exception(SOON)
+        with closing(Courier(gateway.curve_endpoint, curve=AS_BOB)) as bob:
+            deliver(bob, 0, [b"his"], query="of-bob")
+        assert gateway.status()["head"] == 2
 
 
 def test_a_thousand_keys_and_one_of_them_is_revoked(clients: Path) -> None:

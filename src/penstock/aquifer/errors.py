@@ -217,6 +217,14 @@ class JournalUnavailable(JournalError):
     """
 
 
+class BatchTooLarge(JournalError):
+    """Nothing was stored, because the journal cannot store a batch of this size; smaller ones it can."""
+
+
+class OutcomeUnknown(JournalUnavailable):
+    """Nobody has answered, so what was to be stored may be stored; try again with the same."""
+
+
 class JournalDamaged(JournalError):
     """The file is not a journal, or a part of it is no longer readable."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -81,6 +82,63 @@ def test_the_one_before_is_fenced_and_stores_nothing_more(kafka: KafkaBroker, to
     wait_until(lambda: clients() <= before, "a client goes on")
 
 
+def test_one_that_writes_all_the_time_gives_way_to_one_that_opens_the_log(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = KafkaJournal(kafka.address, topic)
+    ours = fill(first, [3])
+
+    def meanwhile() -> None:
+        with pytest.raises(JournalUnavailable, match="another gateway is opening the log"):
+            first.append([batch_at(3, 2, author="first")])
+
+    second = opened_and_before(meanwhile, kafka, topic, monkeypatch)
+    assert everything(second) == ours
+    with pytest.raises(JournalInUse, match="another gateway has opened the log kafka://"):
+        first.append([batch_at(3, 2, author="first")])
+    first.close()
+    second.close()
+
+
+def test_one_that_was_fenced_goes_on_if_the_other_one_cannot_open_the_log(
+    kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = KafkaJournal(kafka.address, topic, patience=5.0)
+    ours = fill(first, [3])
+
+    def fail() -> None:
+        raise JournalError("the other one cannot read this")
+
+    with pytest.raises(JournalError, match="cannot read"):
+        opened_and_before(fail, kafka, topic, monkeypatch)
+
+    more = [batch_at(3, 2, author="first")]
+
+    def is_stored() -> bool:
+        with suppress(JournalUnavailable):
+            first.append(more)
+        return first.head == 5
+
+    wait_until(is_stored, "it does not go on")
+    assert everything(first) == [*ours, *more]
+    first.close()
+
+
+def opened_and_before(
+    act: Callable[[], None], kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> KafkaJournal:
+    """Open the log, and do something when whoever had it is fenced and the log was not read yet."""
+    load = KafkaJournal._load
+
+    def act_and_load(self: KafkaJournal) -> None:
+        act()
+        load(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(KafkaJournal, "_load", act_and_load)
+        return KafkaJournal(kafka.address, topic)
+
+
 def test_that_it_is_fenced_is_understood_although_the_client_calls_back_with_an_exception(
     kafka: KafkaBroker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -137,6 +195,27 @@ def test_batches_that_are_forgotten_are_deleted_from_the_topic(kafka: KafkaBroke
     again = KafkaJournal(kafka.address, topic)
     assert (again.first, again.head) == (90, 100)
     again.close()
+
+
+def test_records_that_are_acknowledged_are_deleted_from_the_topic_although_none_is_left(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    log = KafkaJournal(kafka.address, topic, keep_acknowledged=False)
+    fill(log, [20, 20])
+    log.retire(log.head)
+
+    def is_deleted() -> bool:
+        log.flush()
+        return kafka.start_of(topic) >= 2
+
+    wait_until(is_deleted, "they stay in the topic")
+    log.close()
+    other = KafkaJournal(kafka.address, topic)
+    assert (other.epoch, other.first, other.head) == (log.epoch, 40, 40)
+    assert everything(other) == []
+    other.append(more := batches_from(40, [3]))
+    assert everything(other) == more
+    other.close()
 
 
 def test_a_clock_that_is_set_makes_nothing_older_or_younger(
@@ -217,6 +296,25 @@ def test_a_batch_of_some_megabytes_comes_back(kafka: KafkaBroker, topic: str) ->
     journal.append(large)
     assert everything(journal) == large
     journal.close()
+
+
+def test_a_batch_that_is_too_large_for_the_topic_fails_for_its_writer_and_others_go_on(
+    kafka: KafkaBroker, topic: str
+) -> None:
+    kafka.create(topic, retention_ms=-1, max_message_bytes=100_000)
+    with (
+        Gateway(
+            None, "tcp://127.0.0.1:0", journal=KafkaJournal(kafka.address, topic), writable=True
+        ) as gateway,
+        Writer(gateway.endpoint) as writer,
+        Writer(gateway.endpoint) as other,
+    ):
+        with pytest.raises(AquiferError, match="a batch is too large for the topic"):
+            _write(writer, bytes(200_000))
+        _write(other, b"small")
+        _write(writer, b"smaller")
+        assert gateway.status().head == 2
+        assert gateway.failure is None
 
 
 def test_a_topic_of_another_program_is_refused(kafka: KafkaBroker) -> None:

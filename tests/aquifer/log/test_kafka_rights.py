@@ -11,6 +11,7 @@ from urllib.parse import quote
 import pytest
 from confluent_kafka.admin import (
     AclBinding,
+    AclBindingFilter,
     AclOperation,
     AclPermissionType,
     ResourcePatternType,
@@ -20,8 +21,9 @@ from confluent_kafka.admin import (
 from penstock.aquifer import Gateway, JournalError, KafkaJournal
 from penstock.kafka import KafkaAddress
 from penstock.streams import Flux
-from tests.aquifer.log.making import fill
+from tests.aquifer.log.making import NO_WATERMARK, fill
 from tests.cli.running import PATIENCE
+from tests.feeds.brokers import wait_until
 from tests.kafka.broker import KafkaBroker
 
 pytestmark = pytest.mark.slow
@@ -74,10 +76,10 @@ def create(kafka: KafkaBroker, *topics: str) -> None:
         kafka.create(name, **({"cleanup_policy": "compact"} if compacted else {"retention_ms": -1}))
 
 
-def journal(kafka: KafkaBroker, topic: str) -> KafkaJournal:
+def journal(kafka: KafkaBroker, topic: str, **bounds: int) -> KafkaJournal:
     where = f"{quote(kafka.user)}:{quote(kafka.password)}@{kafka.secure_address}/{topic}"
     address = KafkaAddress.of_url(f"kafkas://{where}?ca={kafka.certificate}")
-    return KafkaJournal(kafka.secure_address, topic, settings=address.settings)
+    return KafkaJournal(kafka.secure_address, topic, settings=address.settings, **bounds)
 
 
 def test_topics_that_are_there_need_no_right_to_create_them(strict: KafkaBroker, topic: str) -> None:
@@ -131,3 +133,28 @@ def test_a_gateway_that_may_not_create_the_topics_of_its_dead_letters_says_which
         assert gateway.join(PATIENCE)
         assert gateway.status().head == 3
         assert gateway.dead_letters == ("dead-letters",)
+
+
+def test_a_user_who_may_not_delete_is_told_that_the_topic_grows_until_the_user_may(
+    strict: KafkaBroker, topic: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    create(strict, topic, f"{topic}-state")
+    about = (ResourceType.TOPIC, topic, ResourcePatternType.LITERAL, f"User:{strict.user}", "*")
+    denied = AclBinding(*about, AclOperation.DELETE, AclPermissionType.DENY)
+    strict.admin.create_acls([denied])[denied].result(PATIENCE)
+    log = journal(strict, topic, max_records=30)
+    fill(log, [20, 5])
+    assert log.make_space(20, 0, NO_WATERMARK)
+
+    def warnings() -> list[str]:
+        log.flush()
+        return [each.message for each in caplog.records if "its topic grows" in each.message]
+
+    wait_until(lambda: bool(warnings()), "nobody is told")
+    assert warnings()[0].endswith(f"give the user the right Delete for the topic {topic}")
+    assert strict.start_of(topic) == 0
+
+    rule = AclBindingFilter(*about, AclOperation.DELETE, AclPermissionType.DENY)
+    strict.admin.delete_acls([rule])[rule].result(PATIENCE)
+    wait_until(lambda: len(warnings()) == 1 and strict.start_of(topic) > 0, "nothing is deleted")
+    log.close()

@@ -16,7 +16,14 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from penstock.aquifer.errors import JournalError, JournalFull, JournalLocked, JournalUnavailable
+from penstock.aquifer.errors import (
+    BatchTooLarge,
+    JournalError,
+    JournalFull,
+    JournalLocked,
+    JournalUnavailable,
+    OutcomeUnknown,
+)
 from penstock.aquifer.gateway.dead_letters import BadRecords, Misfit
 from penstock.aquifer.gateway.intake import Intake
 from penstock.aquifer.hop_clock import Doing
@@ -271,8 +278,12 @@ class LogWriter:
         if pending.withdrawn:
             pending.failure = _WITHDRAWN
             return True
-        if not self._store(batches, pending.marks_after(self._log.marks), pending):
-            return False
+        try:
+            if not self._store(batches, pending.marks_after(self._log.marks), pending):
+                return False
+        except BatchTooLarge as error:  # This writer has to know, and the others go on.
+            pending.failure = str(error)
+            return True
         if pending.failure is None:
             pending.end = self._log.head
             self._log.wake_readers()
@@ -339,7 +350,7 @@ class LogWriter:
         """Append, and try again as long as the disk is full or another program has locked the journal.
 
         Meanwhile the source waits, and nothing is lost. False if the gateway is stopped. What is withdrawn
-        meanwhile has failed.
+        meanwhile has failed, unless it may have been stored.
         """
         while True:
             try:
@@ -348,7 +359,9 @@ class LogWriter:
                 self._stall(error)
                 if not self._wait(_IDLE):
                     return False
-                if pending is not None and pending.withdrawn:
+                # What may be stored stays until that is known: the log goes on behind it.
+                is_known = not isinstance(error, OutcomeUnknown)
+                if is_known and pending is not None and pending.withdrawn:
                     pending.failure = _WITHDRAWN
                     return True
                 self._log.retire()  # What is deleted makes space, too.

@@ -25,7 +25,14 @@ from contextlib import closing
 from itertools import islice
 from typing import Final
 
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
+from penstock.aquifer.errors import (
+    BatchTooLarge,
+    JournalDamaged,
+    JournalError,
+    JournalInUse,
+    JournalUnavailable,
+    OutcomeUnknown,
+)
 from penstock.aquifer.log.annotated_journal import AnnotatedJournal
 from penstock.aquifer.log.batch_sequence import BatchSequence, Position, end_of
 from penstock.aquifer.log.journal import Cursor, Held, a_bound, an_age, lacks_zstd, remaining
@@ -93,6 +100,8 @@ class KafkaJournal(AnnotatedJournal):
         self._owner = secrets.token_hex(8)
         self._opened = self._closed = self._broken = False
         self._fenced: str | None = None
+        self._gives_way_until = 0.0
+        """Somebody has fenced this one, and may have the log by then."""
         self._unsaved: dict[str, Cursor | None] = {}
         self._attempted: Sequence[Batch] = ()
         """The batches of an append whose outcome was not known."""
@@ -322,15 +331,22 @@ class KafkaJournal(AnnotatedJournal):
         changes |= segments
         try:
             places = self._topics.write(batches, self._index.end, changes, round(self._now() * 1000))
-        except (JournalUnavailable, JournalInUse):
+        except BatchTooLarge:
+            self._broken = True  # The transaction is given up, and the next one needs another producer.
+            raise
+        except (JournalUnavailable, JournalInUse) as error:
             if not self._opened:
                 raise
             # Whether it was committed is seen when we have taken over again.
             self._broken, self._attempted = True, tuple(batches)
+            if isinstance(error, JournalInUse):
+                self._gives_way_until = time.monotonic() + self._patience
             self._recover()
             if batches and self.head == end.offset:
                 self._attempted = ()
                 return
+            if isinstance(error, JournalInUse):  # Whoever has fenced this one does not have the log.
+                raise OutcomeUnknown(str(error)) from error
             raise
         self._saved, self._attempted = state, ()
         for name in unsaved:
@@ -348,6 +364,11 @@ class KafkaJournal(AnnotatedJournal):
             return
         owned = self._topics
         self._check_owner(owned.state())  # First: to take over would disturb another one that has it.
+        if time.monotonic() < self._gives_way_until:
+            # Or that is about to have it: it says so when it has read the log.
+            raise OutcomeUnknown(
+                f"another gateway is opening the log {self.path}; this one goes on if that one fails"
+            )
         try:
             owned.take_over()
         except JournalInUse as error:
@@ -397,6 +418,9 @@ class KafkaJournal(AnnotatedJournal):
     def _delete(self) -> None:
         """Have Kafka delete what was forgotten, now that the log says so."""
         now = time.monotonic()
+        failed = self._topics.failed_deletion()
+        if self._deletable is None:
+            self._deletable = failed
         if self._deletable is not None and now - self._deleted >= _DELETE_EVERY:
             self._topics.delete_before(self._deletable)
             self._deletable, self._deleted = None, now

@@ -98,16 +98,18 @@ class KafkaIndex:
             return self.end
 
     def forget_before(self, position: Position) -> int | None:
-        """Forget every batch before this position; returns the place of the first message that stays.
+        """Forget every batch before this position; returns the place before which no message has to stay.
 
-        None if no message has to stay, or none was forgotten.
+        None if none was forgotten.
         """
         with self._lock:
             if position.offset <= self.start.offset:
                 return None
             self.start = position
             self._stale = bisect_left(self._firsts, position.offset, self._stale)
-            kept = self._places[self._stale] if self._stale < len(self._firsts) else None
+            kept = self._places[-1] + 1 if self._places else None
+            if self._stale < len(self._firsts):
+                kept = self._places[self._stale]
             if self._stale > _FRONT_TO_KEEP and self._stale * 2 > len(self._firsts):
                 for column in (self._firsts, self._before, self._places, self._stored):
                     del column[: self._stale]

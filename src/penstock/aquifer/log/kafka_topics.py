@@ -16,7 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.aquifer.errors import JournalDamaged, JournalError, JournalInUse, JournalUnavailable
+from penstock.aquifer.errors import (
+    BatchTooLarge,
+    JournalDamaged,
+    JournalError,
+    JournalInUse,
+    OutcomeUnknown,
+)
 from penstock.aquifer.log.batch_sequence import Position
 from penstock.aquifer.log.kafka_index import BatchPlace
 from penstock.aquifer.log.kafka_topic_settings import LARGEST, created_topics, settings_to_mend
@@ -88,6 +94,10 @@ class KafkaTopics:
         self._producer: Producer | None = None
         self._deletion: Future[Any] | None = None
         """The answer to the last request to delete."""
+        self._deleting = 0
+        """Before which place that was."""
+        self._undeleted: str | None = None
+        """Why nothing is deleted, as it was told."""
         self._found: list[str] = []
         """The topics that were there."""
 
@@ -247,14 +257,14 @@ class KafkaTopics:
 
         ``stored`` is the time of the log, in milliseconds since 1970.
 
-        JournalInUse if another gateway has taken over. JournalUnavailable if it is not known whether it was
+        JournalInUse if another gateway has taken over. OutcomeUnknown if it is not known whether it was
         stored, or cannot be now: call :meth:`take_over`, and look.
         """
         from confluent_kafka import KafkaException
 
         producer = self._producer
         if producer is None:
-            raise JournalUnavailable(f"the log {self.name} has no connection; it is tried again")
+            raise OutcomeUnknown(f"the log {self.name} has no connection; it is tried again")
         places: dict[int, BatchPlace] = {}
         failed: list[KafkaError] = []
         # Brokers refuse a time that is far from their own, so messages have that of the clock on the wall.
@@ -314,8 +324,33 @@ class KafkaTopics:
         from confluent_kafka import TopicPartition
 
         where = TopicPartition(self._topic, 0, place)
-        self._deletion = self._admin.delete_records([where])[where]
+        self._deletion, self._deleting = self._admin.delete_records([where])[where], place
         self._admin.poll(0)
+
+    def failed_deletion(self) -> int | None:
+        """The place of the last request to delete if that has failed, which is told once; or None."""
+        from confluent_kafka import KafkaException
+
+        if self._deletion is None or not self._deletion.done():
+            return None
+        deletion, self._deletion = self._deletion, None
+        try:
+            deletion.result()
+        except KafkaException as error:
+            found = broker_error(error)
+            why = found.str()
+            if is_refusal(found):
+                why += f"; give the user the right Delete for the topic {self._topic}"
+            if why != self._undeleted:
+                _log.warning(
+                    "the log %s: its topic grows, because Kafka does not delete what was forgotten: %s",
+                    self.name,
+                    why,
+                )
+            self._undeleted = why
+            return self._deleting
+        self._undeleted = None
+        return None
 
     # ---------------------------------------------------------------- reading
     def state(self) -> dict[str, bytes]:
@@ -414,6 +449,7 @@ class KafkaTopics:
             # A client that is gone sends nothing any more.
             with suppress(KafkaException, TimeoutError):
                 self._deletion.result(self._patience)
+            self.failed_deletion()
             self._deletion = None
         # Each has threads and connections, and goes with the last reference. Not with the one to this object:
         # an error of a request and the frames that it has gone through refer to one another.
@@ -433,10 +469,10 @@ class KafkaTopics:
             why = self._errors.refused or found.str()
             return JournalError(f"the brokers of the log {self.name} refuse: {why}")
         if found.code() in (found.MSG_SIZE_TOO_LARGE, found.RECORD_LIST_TOO_LARGE):
-            return JournalError(
+            return BatchTooLarge(
                 f"a batch is too large for the topic {self.name}: raise its max.message.bytes, and the "
                 "brokers' message.max.bytes"
             )
-        return JournalUnavailable(
+        return OutcomeUnknown(
             f"the brokers of the log {self.name} do not answer as they should: {self._errors.about(found)}"
         )
