@@ -255,3 +255,12 @@ def test_a_schema_that_is_wrong_is_not_repeated_as_a_whole() -> None:
     with pytest.raises(BadOption, match="not an Avro schema") as refused:
         read(one(LongType()), "avro", [], value_schema=schema)
     assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("value", ["binary", "string", "json", "msgpack", "arrow", "csv"])
+def test_a_schema_without_columns_is_refused_where_it_is_read_and_written(value: str) -> None:
+    options = SourceOptions.of({"endpoint": HERE, "value": value})
+    with pytest.raises(BadSchema, match=r"the schema has no columns, .*: name those that you need"):
+        columns_of(StructType(), options)
+    with pytest.raises(BadSchema, match=r"this query has no columns, .*: select some"):
+        RowPacker(StructType(), value)
