@@ -249,9 +249,31 @@ def test_arrow_rows_with_two_columns_of_one_name_are_not_written_and_wrong_if_ot
     assert [each.reason for each in wrong] == ["the records have 2 columns a"]
 
 
+@pytest.mark.parametrize("mode", ["PERMISSIVE", "DROPMALFORMED"])
+def test_a_time_of_arrow_that_python_does_not_have_is_wrong_and_takes_no_other_along(mode: str) -> None:
+    rows = pa.RecordBatch.from_arrays([pa.array([0, 2**62, 0], pa.timestamp("s"))], names=["a"])
+    data = Batch(0, 3, to_arrow_stream(rows), pack_metadata(RecordMetadata(0)), ARROW)
+    wrong: list[WrongRecord] = []
+    read = Columns(one(DateType()), "arrow", mode=mode).batch(HERE, data, wrong)
+
+    day = {"a": datetime.date(1970, 1, 1)}
+    assert read.to_pylist() == ([day, {"a": None}, day] if mode == "PERMISSIVE" else [day, day])
+    assert [each.number for each in wrong] == [1]
+    assert wrong[0].reason.startswith("a: ")
+
+
 # ---------------------------------------------------------------- what is told
 def test_a_schema_that_is_wrong_is_not_repeated_as_a_whole() -> None:
     schema = avro("no such type", *["string"] * 5).replace('"R"', f'"{"R" * 1000}"')
     with pytest.raises(BadOption, match="not an Avro schema") as refused:
         read(one(LongType()), "avro", [], value_schema=schema)
     assert len(str(refused.value)) < 1000
+
+
+@pytest.mark.parametrize("value", ["binary", "string", "json", "msgpack", "arrow", "csv"])
+def test_a_schema_without_columns_is_refused_where_it_is_read_and_written(value: str) -> None:
+    options = SourceOptions.of({"endpoint": HERE, "value": value})
+    with pytest.raises(BadSchema, match=r"the schema has no columns, .*: name those that you need"):
+        columns_of(StructType(), options)
+    with pytest.raises(BadSchema, match=r"this query has no columns, .*: select some"):
+        RowPacker(StructType(), value)

@@ -70,6 +70,8 @@ class RowPacker:
     def __init__(
         self, schema: StructType, value: str, separator: str = ",", value_schema: str | None = None
     ) -> None:
+        if not schema.fields:  # Spark drops rows without columns on their way to Python.
+            raise BadSchema("this query has no columns, and rows without columns get lost: select some")
         self._value = value
         if value not in _BYTES:
             instead = "" if value == "arrow" else ', or use option("value", "arrow")'

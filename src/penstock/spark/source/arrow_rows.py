@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 
 import pyarrow as pa
@@ -138,7 +139,8 @@ def converted_where_possible(
             return pa.concat_arrays([below, above])
         reason = f"{field.name}: {one_line(error)}"
         if isinstance(error, pa.ArrowException):
-            reason = misfit(field.name, column[0].as_py(), field.type)
+            with suppress(ValueError, OverflowError):  # Python has no such time.
+                reason = misfit(field.name, column[0].as_py(), field.type)
     except (pa.ArrowNotImplementedError, TypeError):
         # No value of the one type is one of the other.
         reason = f"{field.name}: {type_name(column.type)} cannot be converted to {type_name(field.type)}"

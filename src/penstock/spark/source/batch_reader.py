@@ -68,6 +68,7 @@ class AquiferBatchReader(DataSourceReader):
                     raise self._backwards(endpoint, starts[endpoint], ends[endpoint])
                 span = self._conditions.clipped(endpoint, starts[endpoint], ends[endpoint])
                 starts[endpoint], ends[endpoint] = span
+            logs.check_different(epochs)
             start = QueryPosition(starts, epochs, starts, name, 1)
             records = sum(ends.values()) - sum(starts.values())
             if records:

@@ -48,6 +48,11 @@ def default_schema(value: str) -> str:
 
 def columns_of(schema: StructType, options: SourceOptions, zone: Zone | None = None) -> Columns:
     """The columns of a query; BadSchema if the schema does not fit the options."""
+    if not schema.fields:  # Spark drops rows without columns on their way from Python.
+        raise BadSchema(
+            "the schema has no columns, and rows without columns get lost: name those that you need, as in "
+            '.schema("sensor string, reading double")'
+        )
     return Columns(
         schema,
         options.value,

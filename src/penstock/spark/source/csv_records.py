@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from penstock.spark.errors import UnreadableRecord
 from penstock.spark.source.arrow_rows import converted_where_possible
 from penstock.spark.source.decimals import decimals_of_texts
-from penstock.spark.source.decoders import Zone
+from penstock.spark.source.decoders import TIME_FORM, Zone
 from penstock.spark.source.misfits import misfit
 from penstock.spark.source.records import Reasons, times_of_texts
 
@@ -29,10 +29,7 @@ _WHOLE: Final = r"^[+-]?[0-9]+$"
 _NUMBER: Final = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 _FRACTION: Final = rf"{_NUMBER}|^(NaN|[+-]?Inf(inity)?)$"
 _TRUTH: Final = r"^(?i:true|false)$"
-_DAY: Final = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_TIME: Final = (
-    rf"^{_DAY}([T ][0-9]{{2}}:[0-9]{{2}}(:[0-9]{{2}}([.,][0-9]+)?)?(Z|[+-][0-9]{{2}}:?[0-9]{{2}})?)?$"
-)
+_TIME: Final = f"^{TIME_FORM}$"
 
 
 class CsvRecords:

@@ -44,6 +44,7 @@ from penstock.spark.source.decimals import decimal_of
 from penstock.spark.spark_interface import TimeType
 
 __all__ = [
+    "TIME_FORM",
     "Dialect",
     "ValueDecoder",
     "Zone",
@@ -60,6 +61,12 @@ Convert: TypeAlias = Callable[[Any], Any]
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+TIME_FORM: Final = (
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}([.,][0-9]+)?)?)?"
+    r"( ?(Z|[+-][0-9]{2}(:?[0-9]{2}(:?[0-9]{2})?)?))?)?"
+)
+"""What a text of a time looks like, in every format: what Arrow reads, and a little more."""
+_TIME: Final = re.compile(TIME_FORM)
 _WHOLE: Final = re.compile(r"\s*[+-]?[0-9]+\s*")
 _EXACT: Final = 2**53
 """A float represents every whole number up to here exactly."""
@@ -126,13 +133,14 @@ def decoder(kind: DataType, dialect: Dialect) -> ValueDecoder:
         return ValueDecoder(str if json else Any, local_time)
     if isinstance(kind, VariantType):
         return ValueDecoder(msgspec.Raw if json else str, _variant)
+    if isinstance(kind, TimeType):
+        return ValueDecoder(datetime.time, _time_of_day)
     return next(ValueDecoder(wire, None) for known, wire in _NATIVE.items() if isinstance(kind, known))
 
 
 _NATIVE: Final[dict[type[DataType], Any]] = {
     BooleanType: bool,
     DateType: datetime.date,
-    TimeType: datetime.time,
     DayTimeIntervalType: datetime.timedelta,
 }
 """Types that msgspec decodes without conversion."""
@@ -271,11 +279,19 @@ def local_time(value: str | datetime.datetime) -> datetime.datetime:
     return moment
 
 
+def _time_of_day(value: datetime.time) -> datetime.time:
+    if value.tzinfo is not None:
+        raise ValueError(f"{value} has a time zone, and the column is time")
+    return value
+
+
 def _moment(value: str | datetime.datetime) -> datetime.datetime:
     if isinstance(value, datetime.datetime):
         return value
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is not a timestamp")
+    if _TIME.fullmatch(value) is None:  # Python would read 20260131 as well, and +02:00 as two o'clock.
+        raise ValueError(f"{value[:40]!r} is not a time such as 2026-01-31T12:00:00Z")
     return datetime.datetime.fromisoformat(value)
 
 

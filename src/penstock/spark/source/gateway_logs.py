@@ -134,6 +134,19 @@ class GatewayLogs:
             return self.offset_at(endpoint, state, options.ending_at)
         return offset_in(state, options.ending, endpoint, "endingOffsets")
 
+    def check_different(self, epochs: Mapping[str, str]) -> None:
+        """Raise BadOption if two endpoints, given with their epochs, are names of one log."""
+        named: dict[str, str] = {}
+        for endpoint, epoch in sorted(epochs.items()):
+            other = named.setdefault(epoch, endpoint)
+            if other != endpoint:
+                raise BadOption(
+                    "endpoint",
+                    ",".join(self.endpoints),
+                    f"{other} and {endpoint} are the same log, and each of its records would be read twice: "
+                    "leave one of them out",
+                )
+
     def offset_at(self, endpoint: str, state: LogState, instant: int) -> int:
         """The offset of the first record of a time, or later; the end of the log if there is none."""
         with self._options.connection_hints():
@@ -344,6 +357,9 @@ class GatewayLogs:
     def _match(self, logged: QueryPosition, gone: list[str], added: list[str]) -> None:
         """Find out which endpoints have moved, and which are new or no longer wanted."""
         states = {endpoint: self.state(endpoint) for endpoint in added}
+        # A log that the checkpoint knows may be among the added ones under a second name.
+        kept = {e: epoch for e, epoch in logged.epochs.items() if e not in gone}
+        self.check_different(kept | {endpoint: state.epoch for endpoint, state in states.items()})
         now_at = {state.epoch: endpoint for endpoint, state in states.items()}
         self._moves = {endpoint: now_at.pop(logged.epochs[endpoint], "") for endpoint in gone}
         removed = [before for before, after in self._moves.items() if not after]

@@ -108,6 +108,7 @@ class AquiferStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._logs.warn_of_silent_query(endpoint, state, offset)
             offsets[endpoint] = offset
             epochs[endpoint] = state.epoch
+        self._logs.check_different(epochs)
         beginning = QueryPosition(offsets, epochs, offsets, name, 1, query=secrets.token_hex(8))
         held = {endpoint: self._logs.keep(endpoint, beginning) for endpoint in options.endpoints}
         # The oldest record may have gone since the first question. From now on it stays.

@@ -49,6 +49,8 @@ _PIECE: Final = 256
 """How many records are read one by one if one of them is wrong."""
 _SECOND_DAY: Final = datetime.datetime(1, 1, 2)
 """An earlier instant may have a text of the year 0."""
+_LAST_YEAR: Final = datetime.datetime(2037, 12, 30)
+"""From the year 2038 on, Arrow knows no summer time in any zone."""
 _ARROWS_NUMBERS: Final = re.compile(rb"[:\[,]\s*(?:-?Inf(?!inity)|-NaN)")
 """Numbers for pyarrow alone; a text inside a record may look like one as well."""
 
@@ -342,6 +344,8 @@ def _cast_times(column: pa.Array, kind: pa.DataType, zone: Zone) -> pa.Array | N
     if pa.types.is_timestamp(kind) and kind.tz is not None and zone.key is not None:
         try:
             naive = column.cast(pa.timestamp("us"))
+            if pc.any(pc.greater(naive, pa.scalar(_LAST_YEAR, naive.type))).as_py():
+                return None
             return pc.assume_timezone(naive, zone.key, ambiguous="earliest").cast(kind)
         except pa.ArrowInvalid:
             pass  # Some times have a zone, or the clocks skipped them.
