@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -204,6 +205,8 @@ class SocketBuilder(Generic[S]):
         """The name or the address to listen on, or to connect to."""
         if not isinstance(host, str) or not host:
             raise ValueError(f"host({host!r}): pass a name or an address as text")
+        if "\0" in host:  # the system would look up what stands before it, which is another host
+            raise ValueError(f"host({host!r:.80}): a name has no NUL")
         return self._with(host=host)
 
     def port(self, port: int) -> Self:
@@ -261,11 +264,16 @@ class TcpBuilder(SocketBuilder[TcpSettings]):
         """The port. With 0, a server takes any free one."""
         return super().port(port)._with(path=None)
 
-    def unix(self, path: str) -> Self:
+    def unix(self, path: str | os.PathLike[str]) -> Self:
         """A Unix socket at this path, instead of host and port."""
         if not path:
             raise ValueError("unix(''): pass the path of the socket")
-        return self._with(path=str(path), host=None, port=0)
+        text = os.fspath(path)
+        if not isinstance(text, str):
+            raise TypeError(f"unix({path!r:.80}): pass the path as text")
+        if "\0" in text[1:]:  # the system would cut it there; an abstract name begins with one
+            raise ValueError(f"unix({path!r:.80}): a path has no NUL")
+        return self._with(path=text, host=None, port=0)
 
     def handle(self, handler: Handler) -> Self:
         """What to do with a connection. The handler takes its two sides and returns what to run.

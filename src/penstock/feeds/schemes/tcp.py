@@ -180,6 +180,8 @@ class TcpListenFeed(Feed):
         self._accepted = 0
         """How many lines have arrived, including those of earlier runs."""
         self._sender: Connection | None = None
+        self._newest: Connection | None = None
+        """The sender that connected last; it may wait for its turn."""
         self._turn = asyncio.Lock()
         self._told = -1
         # A sender that is gone without a word would keep its connection for ever.
@@ -234,8 +236,11 @@ class TcpListenFeed(Feed):
         if self._sender is not None:
             # The newest sender wins: the older connection may be dead without either side having noticed.
             self._sender.abort()
+        self._newest = connection = inbound.connection
         async with self._turn:
-            self._sender = connection = inbound.connection
+            if self._newest is not connection:
+                return
+            self._sender = connection
             self._told = -1
             connection.transport.write(b"%d\n" % self._accepted)
             try:

@@ -32,6 +32,10 @@ _SHOWN = 1024
 """How much of an error response's body is kept."""
 _LONGEST_ANSWER = 16 * 1024 * 1024
 _LONGEST_LINE = 1024 * 1024
+_OF_LIBRARIES = frozenset({"br", "zstd"})
+"""The encodings that are left to httpx2."""
+_MOST_ENCODINGS = 4
+"""So many times over a body may be compressed; more than once is hardly ever of use."""
 _IDEMPOTENT = frozenset({"GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE"})
 
 
@@ -117,13 +121,20 @@ class Call:
 
     async def _content_of(self, response: httpx2.Response) -> AsyncIterator[bytes]:
         """The chunks of the body. A few compressed bytes can stand for gigabytes: no chunk is that large."""
-        encoding = response.headers.get("content-encoding", "").strip().lower()
-        if encoding not in INFLATED:
+        named = response.headers.get("content-encoding", "").split(",")
+        encodings = [name.strip().lower() for name in named]
+        ours = [encoding for encoding in encodings if encoding in INFLATED]
+        if not ours or not _OF_LIBRARIES.isdisjoint(encodings):
             async for chunk in response.aiter_bytes():
                 yield chunk
             return
-        chunks = inflated(response.aiter_raw(), f"response of {self._place}", encoding)
-        async with contextlib.aclosing(chunks):
+        if len(ours) > _MOST_ENCODINGS:
+            raise NetError(f"the response of {self._place} is compressed {len(ours)} times over")
+        async with contextlib.AsyncExitStack() as opened:
+            chunks: AsyncIterator[bytes] = response.aiter_raw()
+            for encoding in reversed(ours):
+                layer = inflated(chunks, f"response of {self._place}", encoding)
+                chunks = await opened.enter_async_context(contextlib.aclosing(layer))
             try:
                 async for chunk in chunks:
                     yield chunk

@@ -18,6 +18,7 @@ from typing import Any, Final
 from penstock.net.endpoint import EndpointState, tell_endpoint
 from penstock.net.errors import ResolveFailed
 from penstock.net.labels import address_text
+from penstock.net.lookup import addresses_of
 from penstock.net.settings import TcpSettings
 
 __all__ = ["Resolver", "dial", "dial_path"]
@@ -81,7 +82,7 @@ async def dial_path(path: str) -> socket.socket:
 # ---------------------------------------------------------------- looking up
 async def _looked_up(host: str, port: int) -> list[_Found]:
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = await addresses_of(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
         raise ResolveFailed.to(f"{host}:{port}", error) from error
     families: dict[int, list[_Found]] = {}
@@ -194,6 +195,6 @@ async def _connect(calling: socket.socket, settings: TcpSettings, address: Any) 
             option.apply(calling)
     if settings.local_address is not None:
         host, port = settings.local_address
-        found = await loop.getaddrinfo(host, port, family=calling.family, type=socket.SOCK_STREAM)
+        found = await addresses_of(host, port, family=calling.family, type=socket.SOCK_STREAM)
         calling.bind(found[0][4])
     await loop.sock_connect(calling, address)

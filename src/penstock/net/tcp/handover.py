@@ -4,6 +4,9 @@ From then on the socket belongs to the event loop. If somebody else closed it, i
 for whoever gets that number next. asyncio closes it when the handshake is cancelled, with two exceptions. In
 the turn of the loop that creates the transport it takes the session for one that is over already, so a cancel
 waits until the handshake has begun. And in the turn that ends the handshake it waits for the peer's end.
+
+Without TLS nothing waits for the peer, so a cancel waits for those few turns. uvloop would close the socket
+and never say so to a connection that has just been made: its handler would run for ever.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ async def handed_over(
         create = loop.create_unix_connection
     try:
         opening = create(bridge_made, sock=calling, **tls)
-        made_both: _Made = await (_finished(loop.create_task(opening)) if tls else opening)
+        made_both: _Made = await _finished(loop.create_task(opening), with_tls=bool(tls))
         return made_both
     except BaseException:
         if bridge is None:
@@ -52,7 +55,7 @@ async def handed_over(
         raise
 
 
-async def _finished(opening: asyncio.Task[_Made]) -> _Made:
+async def _finished(opening: asyncio.Task[_Made], *, with_tls: bool) -> _Made:
     try:
         return await asyncio.shield(opening)
     except asyncio.CancelledError:
@@ -60,7 +63,8 @@ async def _finished(opening: asyncio.Task[_Made]) -> _Made:
             for _ in range(_TURNS):
                 await asyncio.sleep(0)
         finally:
-            opening.cancel()
+            if with_tls:
+                opening.cancel()
             await asyncio.wait([opening])
             if not opening.cancelled():
                 opening.exception()  # Nobody else asks for it.

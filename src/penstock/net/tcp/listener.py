@@ -16,6 +16,7 @@ import stat
 from typing import Any, Final
 
 from penstock.net.connections import Connections
+from penstock.net.lookup import addresses_of
 from penstock.net.settings import TcpSettings
 from penstock.net.tcp.greeter import Greeter
 
@@ -91,9 +92,7 @@ async def listening_sockets(settings: TcpSettings) -> list[socket.socket]:
         listening = _bound(settings, socket.AF_UNIX, settings.path)
         listening.listen(settings.backlog)
         return [listening]
-    found = await asyncio.get_running_loop().getaddrinfo(
-        settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
+    found = await addresses_of(settings.host, settings.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
     sockets: list[socket.socket] = []
     missing: OSError | None = None

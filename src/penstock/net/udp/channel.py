@@ -15,6 +15,7 @@ from penstock.net.errors import ConnectionAborted, NetError, SendRefused
 from penstock.net.handler import HandlerRun, handler_stream, tells_failure
 from penstock.net.labels import address_text
 from penstock.net.lifecycle import CloseReport, ConnectionState, tell_state
+from penstock.net.lookup import addresses_of
 from penstock.net.loops import Disposable
 from penstock.net.metrics import UdpCounters, UdpMetrics, kernel_dropped
 from penstock.net.sender import Done, FlushRule
@@ -308,9 +309,8 @@ async def open_channel(
 
     Every address of the host is tried. If none works, the OSError of the last one is raised.
     """
-    loop = asyncio.get_running_loop()
     async with asyncio.timeout(settings.lookup_timeout):
-        found = await loop.getaddrinfo(
+        found = await addresses_of(
             settings.host,
             settings.port,
             type=socket.SOCK_DGRAM,
