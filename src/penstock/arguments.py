@@ -48,6 +48,47 @@ _INSTEAD = {
 }
 _OTHERWISE = "await in map_async() above, and pass a plain function here"
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+_NEVER_ITERATED = {
+    "all()",
+    "any()",
+    "buffer_until()",
+    "buffer_until_changed()",
+    "buffer_while()",
+    "collect()",
+    "create()",
+    "distinct()",
+    "distinct_until_changed()",
+    "do_finally()",
+    "do_on_cancel()",
+    "do_on_complete()",
+    "do_on_each()",
+    "do_on_error()",
+    "do_on_next()",
+    "do_on_request()",
+    "do_on_subscribe()",
+    "do_on_success()",
+    "do_on_terminate()",
+    "filter()",
+    "group_by()",
+    "handle()",
+    "on_backpressure_buffer()",
+    "on_backpressure_drop()",
+    "on_backpressure_latest()",
+    "partition()",
+    "skip_while()",
+    "subscribe()",
+    "take_until()",
+    "take_while()",
+    "window_until()",
+    "window_until_changed()",
+    "window_while()",
+}
+"""Who takes what a function returns for an answer or a key, or throws it away, and never iterates over it."""
+_NOT_YIELDED = {
+    "create()": "use from_iterable({name}()), or call emitter.next(x) in place of 'yield x'",
+    "handle()": "use flat_map_iterable({name}), or call sink.next(x) in place of 'yield x'",
+}
+_RETURNED = "take the 'yield' out of it, and return the answer if there is one"
 
 
 def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = False) -> Callable[..., Any]:
@@ -55,9 +96,11 @@ def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = 
 
     A coroutine function returns a coroutine instead of a result, so an operator that calls it would take the
     coroutine for the result: ``filter`` would let everything pass. Only operators that await the result, or
-    convert it to a stream, set ``may_await``.
+    convert it to a stream, set ``may_await``. In the same way a call of a generator function only makes a
+    generator; it is refused where nobody would iterate over that.
     """
-    if type(function) is FunctionType and not is_asynchronous(function):  # what most of them are
+    yields = is_generator_function(function)
+    if type(function) is FunctionType and not yields and not is_asynchronous(function):  # what most are
         return function
     if not callable(function):
         raise TypeError(f"{subject} needs a function, not {describe(function)}; pass for example a lambda")
@@ -65,7 +108,27 @@ def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = 
         name = describe(function)
         instead = _INSTEAD.get(subject, _OTHERWISE).format(name=name)
         raise TypeError(f"{subject} calls plain functions, and {name} is an async function; {instead}")
+    if yields and subject in _NEVER_ITERATED:
+        name = describe(function)
+        instead = _NOT_YIELDED.get(subject, _RETURNED).format(name=name)
+        raise TypeError(
+            f"{subject} calls plain functions, and {name} is a generator function, whose body would never "
+            f"run; {instead}"
+        )
     return function
+
+
+def is_generator_function(function: Any) -> bool:
+    """Whether a call of this function only returns a generator."""
+    if type(function) is FunctionType:
+        return bool(function.__code__.co_flags & inspect.CO_GENERATOR)
+    if isinstance(function, partial):
+        return is_generator_function(function.func)
+    if isinstance(function, type):
+        return False
+    if not callable(function):
+        return False
+    return inspect.isgeneratorfunction(function if inspect.isroutine(function) else type(function).__call__)
 
 
 def is_asynchronous(function: Any) -> bool:

@@ -211,6 +211,8 @@ def test_a_server_that_does_not_acknowledge_is_given_up(tmp_path: Path) -> None:
     [
         (("send", "no/such/file", "tcp://127.0.0.1:1"), 2, "no/such/file does not exist"),
         (("send", ".", "tcp://127.0.0.1:1"), 2, "is a directory"),
+        (("send", "/dev/null", "tcp://127.0.0.1:1"), 2, "put - in its place, and < /dev/null at the end"),
+        (("send", __file__, "unix:"), 2, "write unix:PATH, as in unix:/tmp/echo.sock"),
         (("send", "-", "tcp://127.0.0.1:1", "--acknowledged"), 2, "name a file"),
         (("send", __file__, "tcp://*:1"), 2, "name the host and the port of one server"),
         (("send", __file__, "127.0.0.1:1"), 2, "has to start with tcp://"),

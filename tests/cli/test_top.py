@@ -11,9 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from penstock.cli import main
 from penstock.cli.table import columns
 from penstock.cli.top import screen_lines
-from penstock.observe import Hop, HopRates, LiveUpdate, Snapshot, Verdict
+from penstock.observe import Hop, HopRates, LiveFigures, LiveUpdate, Snapshot, Verdict
 from tests.cli.running import Gateway, Program, penstock
 
 UPDATE = LiveUpdate(
@@ -66,6 +67,20 @@ def test_top_prints_tables_without_a_terminal_and_json_for_programs() -> None:
     assert first["event"] == "look"
     assert [hop["kind"] for hop in second["snapshot"]["hops"]] == ["stage", "intake", "log"]
     assert second["snapshot"]["verdict"]["sentence"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
+def test_a_signal_while_a_silent_gateway_is_asked_ends_top_without_an_error(
+    number: signal.Signals, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted_look(_: LiveFigures) -> LiveUpdate:
+        signal.raise_signal(number)
+        return LiveUpdate(snapshot=UPDATE.snapshot, trouble="no gateway answers")
+
+    monkeypatch.setattr(LiveFigures, "update", interrupted_look)
+
+    assert main(["top", "tcp://127.0.0.1:1"]) == code
+    assert capsys.readouterr() == ("", "")
 
 
 def test_top_says_what_is_wrong() -> None:

@@ -100,6 +100,11 @@ def test_an_idle_gateway_is_limited_by_nobody() -> None:
     assert verdict.sentence == "Nobody limits the flow: the source is idle."
 
 
+def test_a_digit_that_is_no_number_is_not_taken_for_a_process(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["why", "²"]) == 2
+    assert "'²' is not an endpoint: it has to start with tcp://" in capsys.readouterr().err
+
+
 def test_no_gateway_is_an_error_with_code_1(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "tcp://127.0.0.1:1"]) == 1
     assert "tcp://127.0.0.1:1" in capsys.readouterr().err

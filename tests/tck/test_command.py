@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import penstock.tck
 from penstock.cli.tck import add_parser
 
 MODULE = """
@@ -133,6 +136,34 @@ def test_a_report_is_written(tmp_path: Path) -> None:
     assert document["date"]
 
 
+@pytest.mark.parametrize("json_too", [[], ["--json"]])
+def test_a_report_that_cannot_be_written_at_the_end_does_not_hide_the_result(
+    json_too: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def disk_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "out.md")
+
+    written = penstock.tck.write_report
+
+    def write(report: Any, path: str) -> None:
+        return disk_full() if path == "out.md" else written(report, path)
+
+    monkeypatch.setattr(penstock.tck, "write_report", write)
+
+    assert tck("tck_subjects_here:numbers", "--profile", "sync", "--report", "out.md", *json_too) == 1
+
+    out, err = capsys.readouterr()
+    assert "cannot write the report out.md: No space left on device" in err
+    assert "report written" not in out
+    if json_too:
+        assert json.loads(out)["subjects"] == ["tck_subjects_here:numbers"]
+    else:
+        assert " passed, 0 failed, " in out
+
+
 @pytest.mark.parametrize(
     ("factory", "says"),
     [
@@ -184,10 +215,17 @@ def test_a_module_that_exits_when_it_is_imported_is_told(
         (["tck_subjects_here:letters"], "has no attribute 'letters'"),
         (["tck_subjects_here:nothing"], "is not a function"),
         (["tck_subjects_here:numbers", "--report", "out.pdf"], "a report ends in .md, .json, .html"),
+        (["tck_subjects_here:numbers", "--report", "no/out.md"], "there is no folder no; make it first"),
+        (["tck_subjects_here:numbers", "--report", "folder.md"], "it is a folder; name a file"),
     ],
 )
 def test_what_cannot_be_done_is_said(
-    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "folder.md").mkdir()
+
     assert tck(*arguments) == 2
-    assert message in capsys.readouterr().err
+
+    out, err = capsys.readouterr()
+    assert message in err
+    assert not out  # Before a test has run.

@@ -101,6 +101,7 @@ def run_tck(options: TckOptions) -> int:
         verification = _verification(options)
         if options.report is not None:
             format_for(options.report)
+            _must_be_writable(options.report)
     except (_Unusable, ValueError) as error:
         say(f"penstock tck: {error}")
         return 2
@@ -111,29 +112,46 @@ def run_tck(options: TckOptions) -> int:
     results = list(ProgressLine(names_of_tests(verification), sys.stderr).over(tests))
     took = time.perf_counter() - start
     report = Report(results, about=About.of([verification]))
+    unwritten = None
     if options.report is not None:
         # First, because the reader of the lines below may stop before the last one.
-        write_report(report, options.report)
+        try:
+            write_report(report, options.report)
+        except OSError as error:
+            unwritten = f"cannot write the report {options.report}: {error.strerror}"
     cut_short = any(result.message.startswith("not run:") for result in results)
     broken = report.counts["fail"] or (options.strict and report.counts["unexpected skip"])
     if options.json:
         with tempfile.TemporaryDirectory(prefix="penstock-tck-") as folder:
             write_report(report, f"{folder}/report.json")
             print_json(json.loads(Path(folder, "report.json").read_text("utf-8")))
-        return 1 if broken or cut_short else 0
+        if unwritten is not None:
+            say(f"penstock tck: {unwritten}")
+        return 1 if broken or cut_short or unwritten is not None else 0
     width = max(shutil.get_terminal_size().columns, 60)
     for line in _lines(report, verification.subject_name(), width):
         print(line)
     print(f"\n{report.summary} in {took:.1f} s")
-    if options.report is not None:
+    if unwritten is not None:
+        say(f"penstock tck: {unwritten}")
+    elif options.report is not None:
         print(f"report written to {options.report}")
     if cut_short:
         print(f"the time limit of {options.time_limit:g} s was reached: allow more with --time-limit")
-    return 1 if broken or cut_short else 0
+    return 1 if broken or cut_short or unwritten is not None else 0
 
 
 class _Unusable(Exception):
     """The subject cannot be used; the message says why."""
+
+
+def _must_be_writable(report: str) -> None:
+    """Told before the tests, which may take minutes."""
+    folder = Path(report).parent
+    if not folder.is_dir():
+        raise _Unusable(f"cannot write the report {report}: there is no folder {folder}; make it first")
+    if Path(report).is_dir():
+        raise _Unusable(f"cannot write the report {report}: it is a folder; name a file")
 
 
 def _verification(options: TckOptions) -> Any:

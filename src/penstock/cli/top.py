@@ -63,6 +63,8 @@ def run_top(options: TopOptions) -> int:
         while True:
             update = figures.update()
             looks += 1
+            if interruption.signal is not None:
+                return interruption.exit_code  # It came while a gateway was asked, which may be silent.
             if update.trouble is not None and looks == 1:
                 raise CommandError(update.trouble, ExitCode.FAILED)
             if options.json:

@@ -124,7 +124,7 @@ class Observer:
             if endpoint in asked or endpoint in self._unheard:
                 continue
             asked.add(endpoint)
-            if endpoint.isdigit():
+            if _is_process(endpoint):
                 shown = look_at_process(int(endpoint)).hops
                 processes += shown
                 waiting += endpoints_of(shown)
@@ -161,7 +161,7 @@ class Observer:
         served = list(_linked(found, names))
         if served:
             processes += local_clients(
-                served, names, (int(each) for each in self._endpoints if each.isdigit())
+                served, names, (int(each) for each in self._endpoints if _is_process(each))
             )
         errors = sorted((*self._errors, *bad), key=lambda each: each.at)
         return Snapshot(
@@ -190,6 +190,11 @@ class Observer:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _is_process(endpoint: str) -> bool:
+    """Whether this is the number of a process; other scripts have digits, too, and not all of them count."""
+    return endpoint.isascii() and endpoint.isdigit()
 
 
 def _down(status: GatewayStatus) -> str | None:

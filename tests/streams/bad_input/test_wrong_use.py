@@ -112,6 +112,87 @@ def test_an_async_function_is_refused_where_it_would_not_be_awaited(use: str, fu
         PLAIN[use](function)
 
 
+def generator_function(*_: Any) -> Any:
+    raise AssertionError("never called")
+    yield
+
+
+class Yielding:
+    def __call__(self, *_: Any) -> Any:
+        raise AssertionError("never called")
+        yield
+
+    def method(self, *_: Any) -> Any:
+        raise AssertionError("never called")
+        yield
+
+
+GENERATORS = {
+    "def": generator_function,
+    "partial": functools.partial(generator_function, 1),
+    "object": Yielding(),
+    "method": Yielding().method,
+}
+ITERATED_OR_PASSED_ON = {
+    "map",
+    "Mono.map",
+    "map_not_none",
+    "flat_map_iterable",
+    "scan",
+    "scan from a seed",
+    "scan_with a seed",
+    "scan_with",
+    "reduce",
+    "reduce_with",
+    "collect_dict",
+    "collect_dict of values",
+    "collect_multimap",
+    "sort",
+    "zip",
+    "zip_with",
+    "on_error_map",
+    "transform",
+    "generate a state",
+    "generate",
+    "using a resource",
+    "using",
+    "error",
+    "processor",
+}
+
+
+@pytest.mark.parametrize("function", GENERATORS.values(), ids=GENERATORS)
+@pytest.mark.parametrize("use", sorted(PLAIN.keys() - ITERATED_OR_PASSED_ON))
+def test_a_generator_function_is_refused_where_its_body_would_never_run(use: str, function: Any) -> None:
+    operator = use.removeprefix("Mono.").split()[0]
+    with pytest.raises(
+        TypeError, match=rf"{operator}\(\) calls plain functions, and .* is a generator function, whose body"
+    ):
+        PLAIN[use](function)
+
+
+def test_the_error_names_what_takes_a_generator_function() -> None:
+    with pytest.raises(TypeError, match=r"use flat_map_iterable\(generator_function\)"):
+        many.handle(generator_function)
+    with pytest.raises(TypeError, match=r"use from_iterable\(generator_function\(\)\)"):
+        Flux.create(generator_function)
+
+
+def test_operators_that_iterate_take_generator_functions() -> None:
+    def rows(n: int) -> Any:
+        yield n
+        yield n + 1
+
+    for stream in (
+        Flux.just(1).flat_map_iterable(rows),
+        Flux.just(1).flat_map(rows),
+        Flux.just(1).concat_map(functools.partial(rows)),
+        Flux.just(1).map(rows).flat_map_iterable(list),
+        Flux.using(lambda: 1, rows, print),
+    ):
+        assert stream.collect_list().block(30) == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("use", "instead"),
     {

@@ -33,6 +33,10 @@ _FAREWELL: Final = 3.0
 def run_send(options: SendOptions) -> int:
     """Send until the server has everything; returns the exit code."""
     if options.file != "-" and not os.path.isfile(options.file):
+        if os.path.exists(options.file) and not os.path.isdir(options.file):
+            raise CommandError(
+                f"{options.file} is a pipe or a device; put - in its place, and < {options.file} at the end"
+            )
         kind = "is a directory" if os.path.isdir(options.file) else "does not exist"
         raise CommandError(f"{options.file} {kind}; name a file, or - for standard input")
     if options.acknowledged and options.file == "-":
@@ -50,7 +54,10 @@ def run_send(options: SendOptions) -> int:
 def _client(options: SendOptions) -> TcpClient:
     client = TcpClient.create().metrics()
     if options.address.startswith("unix:"):
-        client = client.unix(options.address.removeprefix("unix:"))
+        path = options.address.removeprefix("unix:")
+        if not path:
+            raise CommandError("'unix:' has no path; write unix:PATH, as in unix:/tmp/echo.sock")
+        client = client.unix(path)
     else:
         host, port = _host_and_port(options.address)
         client = client.host(host).port(port)

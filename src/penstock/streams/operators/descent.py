@@ -87,6 +87,11 @@ class _Descending(ManySources):
     def waiting(self) -> list[Any]:
         return [element for level in tuple(self._levels) for element in tuple(level.queue)]
 
+    def release(self) -> None:
+        super().release()
+        self._levels.clear()
+        self._sent = NOTHING
+
 
 class _Level(Inner):
     """One stream of the tree. Asks for nothing by itself."""

@@ -269,6 +269,8 @@ class Inner(ExpectsLarge):
         if stage.flowing and self._ahead is None and stage.is_first(self) and stage.push(element):
             self.took_one()
             return
+        if stage.closed:
+            return  # §2.8: may still come after a cancel
         self.queue.append(element)
         if stage.flowing:
             stage.flow()
@@ -415,6 +417,10 @@ class _Merging(ManySources):
     def waiting(self) -> list[Any]:
         return [element for _, element in tuple(self._ready) if element is not _END]
 
+    def release(self) -> None:
+        super().release()
+        self._ready.clear()
+
 
 class _MergedInner(Inner):
     """Puts its elements into the common queue, in the order of arrival."""
@@ -431,6 +437,8 @@ class _MergedInner(Inner):
         if stage.flowing and self._ahead is None and stage.push(element):
             self.took_one()
             return
+        if stage.closed:
+            return  # §2.8
         self._ready.append((self, element))
         if stage.flowing:
             stage.flow()
@@ -494,7 +502,8 @@ class _Sequential(ManySources):
         inner.subscribe_to(stream)
 
     def is_first(self, inner: Inner) -> bool:
-        return self._in_order[0] is inner and not inner.queue
+        in_order = self._in_order  # a cancel on another thread may put an empty one in its place
+        return bool(in_order) and in_order[0] is inner and not inner.queue
 
     def poll(self) -> Any:
         while self._in_order and not self.halted:
@@ -521,3 +530,7 @@ class _Sequential(ManySources):
 
     def waiting(self) -> list[Any]:
         return [element for inner in tuple(self._in_order) for element in tuple(inner.queue)]
+
+    def release(self) -> None:
+        super().release()
+        self._in_order = deque()

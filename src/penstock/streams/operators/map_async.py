@@ -179,6 +179,8 @@ class _AsyncMapping(ManySources):
 
     def release(self) -> None:
         super().release()
+        self._calls.clear()
+        self._ready.clear()
         self._awaited.difference_update(tuple(self._tasks))
         on_scheduler(self._scheduler, self._abandon)
 

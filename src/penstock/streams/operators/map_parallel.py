@@ -246,6 +246,8 @@ class _ParallelMapping(ManySources):
         """Calls that have not begun are withdrawn; the processes end after those that have."""
         jobs = tuple(self._jobs)
         super().release()
+        self._jobs.clear()
+        self._ready.clear()
         self._shut_down()
         for job in jobs:
             if job.future is not None:

@@ -171,7 +171,7 @@ class FollowRule:
         raise AssertionError("each rule decides")
 
     def cancelled(self) -> None:
-        """The subscriber left."""
+        """The stream is over: it has ended, or the subscriber has left."""
 
 
 class Following(Switching):
@@ -202,7 +202,7 @@ class Following(Switching):
         return not self._is_watched and not self._rule.outlives_elements
 
     def on_next(self, element: Any, /) -> None:
-        if self._is_watched:
+        if self._is_watched and not self.closed:
             self._rule.saw_element(element)
         if not (self.flowing and self.push(element)):
             super().on_next(element)
@@ -341,6 +341,9 @@ class ExpandRule(FollowRule):
         if error is not None or not self._waiting:
             return None
         return self._leads_to(self._waiting.popleft())
+
+    def cancelled(self) -> None:
+        self._waiting.clear()
 
 
 class DelayedSource(Source):
