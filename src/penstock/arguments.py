@@ -99,7 +99,7 @@ def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = 
     convert it to a stream, set ``may_await``. In the same way a call of a generator function only makes a
     generator; it is refused where nobody would iterate over that.
     """
-    yields = is_generator_function(function)
+    yields = subject in _NEVER_ITERATED and is_generator_function(function)
     if type(function) is FunctionType and not yields and not is_asynchronous(function):  # what most are
         return function
     if not callable(function):
@@ -108,7 +108,7 @@ def a_function(function: Callable[..., Any], subject: str, *, may_await: bool = 
         name = describe(function)
         instead = _INSTEAD.get(subject, _OTHERWISE).format(name=name)
         raise TypeError(f"{subject} calls plain functions, and {name} is an async function; {instead}")
-    if yields and subject in _NEVER_ITERATED:
+    if yields:
         name = describe(function)
         instead = _NOT_YIELDED.get(subject, _RETURNED).format(name=name)
         raise TypeError(
